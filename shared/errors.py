@@ -1,0 +1,242 @@
+"""What can go wrong, and what does the caller see?
+
+    GreenroomError
+    ├── InvalidRequest          422  the caller must change the request
+    │   ├── InvalidName         422
+    │   ├── UnknownPool         422
+    │   ├── ReservedIdentity    422
+    │   ├── InvalidImage        422
+    │   └── BodyTooLarge        413
+    ├── NotAllowed              401 / 403
+    │   └── BadSessionToken     403
+    ├── NotFound                404
+    │   └── UnknownSession      404
+    ├── Conflict                409  the thing is in another state than the caller thought
+    │   ├── IllegalMove         409  a state machine refused
+    │   ├── SessionEnded        409
+    │   └── IdempotencyMismatch 409
+    ├── Busy                    429  normal refusal: the line is full
+    ├── Unavailable             503  try again; nothing is lost
+    │   ├── StoreUnavailable    503
+    │   ├── RoomsUnavailable    503
+    │   └── AssetBudgetSpent    503
+    ├── ServiceFault            500  the model service broke its contract
+    │   ├── ServiceLoadFailed   500
+    │   └── BadChunk            500
+    └── StartupError                 an operator's mistake: exit 2 and one sentence
+
+Each class has a stable ``code``, an HTTP ``status`` and says whether the same call may be tried
+again (``retryable``). Messages are built from named fields; identities and prompts never enter them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class GreenroomError(Exception):
+    """Base of all errors that Greenroom raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+
+class InvalidRequest(GreenroomError):
+    """The request itself is wrong; repeating it can't help."""
+
+    code = "invalid_request"
+    status = 422
+
+
+class InvalidName(InvalidRequest):
+    """A pool, node or session name breaks the naming rules."""
+
+    code = "invalid_name"
+
+    def __init__(self, *, what: str, name: str, allowed: str) -> None:
+        super().__init__(f"{name[:80]!r} is no valid {what}: use {allowed}.")
+
+
+class UnknownPool(InvalidRequest):
+    """The replica doesn't serve this pool."""
+
+    code = "unknown_pool"
+
+    def __init__(self, *, pool: str, served: tuple[str, ...]) -> None:
+        super().__init__(f"Pool {pool[:40]!r} isn't served here; choose one of: {', '.join(served)}.")
+
+
+class ReservedIdentity(InvalidRequest):
+    """An identity that belongs to the controller or to workers."""
+
+    code = "reserved_identity"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"This identity can't be used: {why}.")
+
+
+class InvalidImage(InvalidRequest):
+    """The image can't be used."""
+
+    code = "invalid_image"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"The image can't be used: {why}.")
+
+
+class BodyTooLarge(InvalidRequest):
+    """The request body is over the limit."""
+
+    code = "body_too_large"
+    status = 413
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        super().__init__(f"The request body is over {limit_bytes // 1024 // 1024} MiB.")
+
+
+class NotAllowed(GreenroomError):
+    """The caller may not do this."""
+
+    code = "not_allowed"
+    status = 403
+
+
+class BadSessionToken(NotAllowed):
+    """The session token is missing, forged, or for another session."""
+
+    code = "bad_session_token"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This call needs the session's own session_token: send it as 'Authorization: Bearer …'."
+        )
+
+
+class NotFound(GreenroomError):
+    """There is no such thing."""
+
+    code = "not_found"
+    status = 404
+
+
+class UnknownSession(NotFound):
+    """No session has this id (any more)."""
+
+    code = "unknown_session"
+
+    def __init__(self, *, session_id: str) -> None:
+        super().__init__(f"There is no session {session_id[:64]!r}; ended ones are kept for an hour.")
+
+
+class Conflict(GreenroomError):
+    """The thing is in another state than the caller thought."""
+
+    code = "conflict"
+    status = 409
+
+
+class IllegalMove(Conflict):
+    """A state machine refused a move."""
+
+    code = "illegal_move"
+
+    def __init__(self, *, machine: str, source: str, target: str) -> None:
+        super().__init__(f"{machine} can't go from {source} to {target}.")
+
+
+class SessionEnded(Conflict):
+    """The session is over, so no token is given out for it."""
+
+    code = "session_ended"
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"The session has ended ({reason}); create a new one.")
+
+
+class IdempotencyMismatch(Conflict):
+    """The same idempotency key came with another body."""
+
+    code = "idempotency_mismatch"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This Idempotency-Key was used with another body; use a new key for a new request."
+        )
+
+
+class Busy(GreenroomError):
+    """No slot and no place in line. ``detail`` is the compatible word: no_idle_worker, queue_full."""
+
+    code = "busy"
+    status = 429
+    retryable = True
+
+    def __init__(self, *, detail: str, retry_after_s: int) -> None:
+        super().__init__(f"All stages are taken ({detail}); try again in {retry_after_s} s.")
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(GreenroomError):
+    """Something behind us is out; nothing is lost and the same call may be repeated."""
+
+    code = "unavailable"
+    status = 503
+    retryable = True
+    retry_after_s: ClassVar[int] = 2
+
+
+class StoreUnavailable(Unavailable):
+    """Redis doesn't answer, or not yet."""
+
+    code = "store_unavailable"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"The registry can't be reached ({why}); try again.")
+
+
+class RoomsUnavailable(Unavailable):
+    """LiveKit doesn't answer."""
+
+    code = "rooms_unavailable"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"The media server can't be reached ({why}); try again.")
+
+
+class AssetBudgetSpent(Unavailable):
+    """The pool's byte budget for images is used up."""
+
+    code = "asset_budget_spent"
+
+    def __init__(self) -> None:
+        super().__init__("Too many images are waiting; try again in a moment or without an image.")
+
+
+class ServiceFault(GreenroomError):
+    """The model service broke its contract."""
+
+    code = "service_error"
+
+
+class ServiceLoadFailed(ServiceFault):
+    """The service file can't be loaded or started."""
+
+    code = "service_load_failed"
+
+
+class BadChunk(ServiceFault):
+    """A chunk whose media can't be published."""
+
+    code = "bad_chunk"
+
+
+class StartupError(GreenroomError):
+    """An operator's mistake that stops a process before it runs: exit 2, one sentence."""
+
+    code = "startup"
+
+    def __init__(self, message: str, *, try_: str | None = None) -> None:
+        super().__init__(message)
+        self.try_ = try_

@@ -1,0 +1,323 @@
+"""What is remembered of a session, a node, an assignment?
+
+Frozen copies of what Redis holds, decoded once at the store's door. Times named ``_at_s`` are float
+Unix seconds of the Redis server's clock, as the HTTP API gives them; durations carry their unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.states import Admin, Judgement, NodeState, Reason, SessionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLimits:
+    """How long each phase may last. Frozen into the record at open; nodes never supply them.
+
+    Zero switches a limit off. ``queued_s`` is the waiting lease: silence of a waiting client.
+    """
+
+    queued_s: float = 0.0
+    assigned_s: float = 7.0
+    joining_s: float = 15.0
+    controller_s: float = 60.0
+    room_empty_s: float = 30.0
+    starting_s: float = 120.0
+    session_s: float = 1800.0
+    draining_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """What the client asked for; kept as JSON in ``sp:<sid>`` and read by the node itself."""
+
+    identity: str
+    config: dict[str, object] = field(default_factory=dict)
+    prompt: str | None = None
+    image_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """One session as the registry knows it now."""
+
+    session_id: str
+    state: SessionState
+    identity: str
+    ticket: int
+    """Place in the order of arrival; never issued again."""
+    epoch: int
+    """Raised at each assignment and each return; 0 before the first assignment."""
+    version: int
+    """Raised with each change of the record; a hint about an older one is old news."""
+    attempt: int
+    """1 + involuntary returns to the line."""
+    created_at_s: float
+    updated_at_s: float
+    node_id: str | None = None
+    position: int | None = None
+    """1 is the head; only while queued."""
+    expires_at_s: float | None = None
+    """Wall time of the session limit; None while queued or without a limit."""
+    pipeline_session_id: str | None = None
+    participants: int = 0
+    reason: Reason | None = None
+    """Why it ended or is ending; the first one given stays."""
+    error: str | None = None
+    returned_because: str | None = None
+    """The cause of the last return to the line, if there was one."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in (SessionState.CLOSED, SessionState.EXPIRED, SessionState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One session placed on a node under an epoch: what both sides quote from then on."""
+
+    session_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """An assignment that a node must stop, and why.
+
+    ``reason`` is an end reason for a session that is draining, or ``fenced`` when the session
+    belongs to somebody else by now (then only the leftovers here are cleaned).
+    """
+
+    session_id: str
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """What a node sees in one session's room."""
+
+    connected: bool
+    """The worker itself is in the room."""
+    controller: bool
+    participants: int
+    """Humans: the controller and the viewers, never workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """One session that a node holds, as its beat tells it."""
+
+    session_id: str
+    epoch: int
+    presence: Presence | None = None
+    """None: unchanged since the last confirmed beat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProfile:
+    """What a node says of itself once per life."""
+
+    service: str
+    """File name of the service, for people."""
+    mode: str
+    """bidirectional or server_push."""
+    host: str
+    pid: int
+    release: str
+    start_timeout_s: float = 0.0
+    """The service's own limit for starting a pipeline session; 0: the session's applies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """One heartbeat: a snapshot taken together with its stamp."""
+
+    node_id: str
+    incarnation: int
+    stamp: int
+    """Counter within this life; a beat with a lower stamp than the last one is ``stale``."""
+    state: NodeState
+    capacity: int
+    """Slots that the node offers now; 0 while its model can't serve."""
+    draining: bool
+    """The node is shutting down: it takes no new session."""
+    media_ok: bool
+    """The node reaches LiveKit. While False, presence is unknown and its timers stop."""
+    residents: tuple[Resident, ...]
+    ended: tuple[Assignment, ...] = ()
+    """Sessions that ended here lately, repeated in case the first word of it was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatConfirmed:
+    """The registry took the beat: the lease is renewed."""
+
+    owned: frozenset[Assignment]
+    """Members of this node: what may be played."""
+    todo: tuple[Assignment, ...]
+    """Assigned here and not yet accepted."""
+    kills: tuple[Kill, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeatStale:
+    """A later beat of this life arrived first; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MustRegister:
+    """The registry doesn't know this life (any more).
+
+    ``keep`` tells whether the residents may be named at registration (the record was lost) or must
+    be dropped (the node was declared dead and its sessions went back to the line).
+    """
+
+    keep: bool
+
+
+BeatReply = BeatConfirmed | BeatStale | MustRegister
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A node life begins."""
+
+    incarnation: int
+    kept: frozenset[Assignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterLater:
+    """The lease of an earlier process with this node id still runs."""
+
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A newer life of this node id exists: this process must exit."""
+
+
+RegisterReply = Registered | RegisterLater | Superseded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A slot was free and nobody waited."""
+
+    session: SessionRecord
+    replay: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """In line; ``session.position`` says where."""
+
+    session: SessionRecord
+    replay: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A replay of a create call whose session is over by now."""
+
+    session: SessionRecord
+    replay: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Neither a slot nor a place: ``no_idle_worker`` (the line is switched off) or ``queue_full``."""
+
+    detail: str
+
+
+Opened = Admitted | Queued | Ended | Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """An ``advance`` was applied, now or by an earlier copy of the same call."""
+
+    state: SessionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MustStop:
+    """The session is draining: the node must clean up and confirm with ``end`` (R8)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The session belongs to another assignment by now; only local cleanup is left."""
+
+
+AdvanceReply = Moved | MustStop | Fenced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """One node as the registry knows it now."""
+
+    node_id: str
+    state: NodeState
+    judged: Judgement
+    admin: Admin
+    draining: bool
+    """Reported by the node itself: it is shutting down."""
+    incarnation: int
+    capacity: int
+    used: int
+    """Slots taken, quarantined ones included."""
+    quarantined: int
+    media_ok: bool
+    beat_age_s: float
+    profile: NodeProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One pool at one instant, all counts from one script."""
+
+    pool: str
+    nodes: tuple[NodeRecord, ...]
+    states: dict[SessionState, int]
+    """Live sessions by state."""
+    waiting: tuple[str, ...]
+    """The first session ids in line, in order."""
+    queued: int
+    oldest_wait_s: float
+    totals: dict[str, int]
+    """Totals since the registry began: opened, assigned, returned_<why>, ended_<reason>."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A session that a sweep or a cancel made terminal; its room is to be deleted."""
+
+    session_id: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """A session that a sweep put back in line: older workers are to be removed from its room."""
+
+    session_id: str
+    epoch: int
+    """Its new epoch: workers of a lower one are zombies."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What one sweep did; ``more`` asks for another call at once."""
+
+    more: bool
+    dead_nodes: tuple[str, ...] = ()
+    returns: tuple[Return, ...] = ()
+    endings: tuple[Ending, ...] = ()
