@@ -8,7 +8,9 @@
     │   ├── InvalidImage        422
     │   └── BodyTooLarge        413
     ├── NotAllowed              401 / 403
-    │   └── BadSessionToken     403
+    │   ├── BadSessionToken     403
+    │   ├── ForeignHost         403
+    │   └── ForeignOrigin       403
     ├── NotFound                404
     │   └── UnknownSession      404
     ├── Conflict                409  the thing is in another state than the caller thought
@@ -111,6 +113,26 @@ class BadSessionToken(NotAllowed):
         super().__init__(
             "This call needs the session's own session_token: send it as 'Authorization: Bearer …'."
         )
+
+
+class ForeignHost(NotAllowed):
+    """A request under a host name that isn't this machine's: perhaps a rebound DNS name."""
+
+    code = "foreign_host"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This server only listens on this machine: reach it as localhost or 127.0.0.1."
+        )
+
+
+class ForeignOrigin(NotAllowed):
+    """A page of another origin tried to change something."""
+
+    code = "foreign_origin"
+
+    def __init__(self) -> None:
+        super().__init__("A page of another origin can't do this; name it in --cors-origins first.")
 
 
 class NotFound(GreenroomError):
