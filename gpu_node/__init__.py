@@ -1,0 +1,1 @@
+"""One agent per loaded model service: it holds sessions, rooms and the execution lease."""

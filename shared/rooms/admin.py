@@ -1,0 +1,167 @@
+"""How is a room made sure of, looked at, cleaned, deleted?
+
+Thin over LiveKit's room service. Every call is bounded by three seconds and raises
+`RoomsUnavailable` for whatever goes wrong on the way; that a room or participant isn't there (any
+more) is no error, since all callers only want it gone. Nothing here is on the path of a POST.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import aiohttp
+from livekit import api
+from livekit.api.room_service import RoomService
+
+from shared.errors import RoomsUnavailable
+from shared.ids import room_of
+from shared.room_status import STATUS_TOPIC, encode_status
+from shared.rooms.tokens import (
+    DEPARTURE_TIMEOUT_S,
+    EMPTY_TIMEOUT_S,
+    Role,
+    order_of,
+    redact,
+    role_of,
+    room_metadata,
+)
+
+CALL_TIMEOUT_S = 3.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomParticipant:
+    """One participant as the media server lists it."""
+
+    sid: str
+    identity: str
+    role: Role | None
+    order: tuple[int, int] | None
+    """(epoch, attempt) of a worker, as its token says."""
+
+
+class RoomAdmin:
+    """Looks after the rooms of one deployment. Make and use it inside one event loop."""
+
+    def __init__(self, url: str, api_key: str, api_secret: str, deployment_id: str) -> None:
+        self._url = url
+        self._api_key = api_key
+        self._api_secret = api_secret
+        self._deployment_id = deployment_id
+        self._client: api.LiveKitAPI | None = None
+
+    async def ensure(self, session_id: str, epoch: int) -> None:
+        """Make sure that the room is there and that its metadata names *epoch*."""
+        room, metadata = room_of(session_id), room_metadata(self._deployment_id, epoch)
+        made = await self._call(
+            self._rooms().create_room(
+                api.CreateRoomRequest(
+                    name=room,
+                    empty_timeout=EMPTY_TIMEOUT_S,
+                    departure_timeout=DEPARTURE_TIMEOUT_S,
+                    metadata=metadata,
+                )
+            )
+        )
+        if made.metadata != metadata:
+            update = api.UpdateRoomMetadataRequest(room=room, metadata=metadata)
+            await self._call(self._rooms().update_room_metadata(update))
+
+    async def delete(self, session_id: str) -> None:
+        """Delete the room; everybody in it is put out. An unknown room is fine."""
+        request = api.DeleteRoomRequest(room=room_of(session_id))
+        await self._unless_missing(self._rooms().delete_room(request))
+
+    async def participants(self, session_id: str) -> tuple[RoomParticipant, ...]:
+        """Return who is in the room; nobody if there's no such room."""
+        request = api.ListParticipantsRequest(room=room_of(session_id))
+        listed = await self._unless_missing(self._rooms().list_participants(request))
+        if listed is None:
+            return ()
+        return tuple(
+            RoomParticipant(
+                sid=one.sid,
+                identity=one.identity,
+                role=role_of(one.attributes),
+                order=order_of(one.attributes),
+            )
+            for one in listed.participants
+        )
+
+    async def remove(self, session_id: str, identity: str) -> None:
+        """Put one participant out. Its token still lets it in again: see R1."""
+        request = api.RoomParticipantIdentity(room=room_of(session_id), identity=identity)
+        await self._unless_missing(self._rooms().remove_participant(request))
+
+    async def remove_older_workers(
+        self, session_id: str, order: tuple[int, int]
+    ) -> tuple[str, ...]:
+        """Put out each worker of lower (epoch, attempt) than *order*; returns their identities."""
+        present = await self.participants(session_id)
+        older = tuple(
+            one.identity
+            for one in present
+            if one.role is Role.WORKER and (one.order or (0, 0)) < order
+        )
+        for identity in older:
+            await self.remove(session_id, identity)
+        return older
+
+    async def send_status(self, session_id: str, body: Mapping[str, object]) -> None:
+        """Say *body* to all in the room on ``tf.status``; nobody there is fine."""
+        request = api.SendDataRequest(
+            room=room_of(session_id),
+            data=encode_status(body),
+            kind=api.DataPacket.Kind.RELIABLE,
+            topic=STATUS_TOPIC,
+        )
+        await self._unless_missing(self._rooms().send_data(request))
+
+    async def probe(self) -> bool:
+        """Whether the media server answers us, keys included."""
+        try:
+            await self._call(self._rooms().list_rooms(api.ListRoomsRequest(names=["probe"])))
+        except RoomsUnavailable:
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _rooms(self) -> RoomService:
+        # Made at the first call: aiohttp's session belongs to the loop that runs then.
+        if self._client is None:
+            self._client = api.LiveKitAPI(
+                self._url,
+                self._api_key,
+                self._api_secret,
+                timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_S),
+                failover=False,
+            )
+        return self._client.room
+
+    async def _call(self, call: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await call
+        except api.ServerError as refused:
+            raise RoomsUnavailable(why=redact(f"{refused.code}: {refused.message}")) from refused
+        except (aiohttp.ClientError, TimeoutError, OSError) as fault:
+            raise RoomsUnavailable(why=redact(str(fault) or type(fault).__name__)) from fault
+
+    async def _unless_missing(self, call: Awaitable[T]) -> T | None:
+        try:
+            return await self._call(call)
+        except RoomsUnavailable as unavailable:
+            cause = unavailable.__cause__
+            if isinstance(cause, api.ServerError) and cause.code == api.ServerErrorCode.NOT_FOUND:
+                return None
+            raise

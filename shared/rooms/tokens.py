@@ -1,0 +1,156 @@
+"""What may this identity do in the room?
+
+A LiveKit token says it, signed with the API secret: HS256 over compact JSON, made here by hand with
+a header computed once, since admission mints two tokens on its fast path (a test compares every
+claim with livekit's own AccessToken). Being a worker is a signed participant attribute, never a
+name: ``gr.role``, and for workers ``gr.epoch`` and ``gr.attempt``, which say which of two is newer.
+
+No LiveKit call is needed before somebody joins: each token carries the room's configuration, which
+counts when that join makes the room.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import time
+from collections.abc import Mapping
+from enum import StrEnum
+
+from shared.ids import WorkerIdentity, room_of
+
+ROLE_ATTRIBUTE = "gr.role"
+EPOCH_ATTRIBUTE = "gr.epoch"
+ATTEMPT_ATTRIBUTE = "gr.attempt"
+
+EMPTY_TIMEOUT_S = 120
+"""How long LiveKit keeps a room that nobody joined."""
+DEPARTURE_TIMEOUT_S = 120
+"""How long LiveKit keeps a room after the last one left; above every grace of ours."""
+NBF_LEEWAY_S = 10
+"""Tokens count from a little earlier, so that a media server whose clock is behind takes them."""
+
+_SOURCES = {"audio": "microphone", "video": "camera"}
+
+
+class Role(StrEnum):
+    """What somebody in a room is."""
+
+    CONTROLLER = "controller"
+    VIEWER = "viewer"
+    WORKER = "worker"
+
+
+def role_of(attributes: Mapping[str, str]) -> Role | None:
+    """Return the signed role, or None for somebody whose token isn't ours."""
+    try:
+        return Role(attributes.get(ROLE_ATTRIBUTE, ""))
+    except ValueError:
+        return None
+
+
+def order_of(attributes: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return a worker's signed (epoch, attempt), or None if this is no worker of ours."""
+    if role_of(attributes) is not Role.WORKER:
+        return None
+    try:
+        return (int(attributes[EPOCH_ATTRIBUTE]), int(attributes[ATTEMPT_ATTRIBUTE]))
+    except (KeyError, ValueError):
+        return None
+
+
+def room_metadata(deployment_id: str, epoch: int | None = None) -> str:
+    """Return the metadata of our rooms: whose they are and, once assigned, the current epoch."""
+    known: dict[str, object] = {"deployment": deployment_id}
+    if epoch is not None:
+        known["epoch"] = epoch
+    return json.dumps(known, separators=(",", ":"))
+
+
+class RoomTokens:
+    """Signs LiveKit tokens for one deployment; holds the secret, so it never prints itself."""
+
+    def __init__(self, api_key: str, api_secret: str, ttl_s: int, deployment_id: str) -> None:
+        self._api_key = api_key
+        self._secret = api_secret.encode()
+        self._ttl_s = ttl_s
+        self._room_config = {
+            "emptyTimeout": EMPTY_TIMEOUT_S,
+            "departureTimeout": DEPARTURE_TIMEOUT_S,
+            "metadata": room_metadata(deployment_id),
+        }
+
+    def controller(self, session_id: str, identity: str, *, inputs: tuple[str, ...] = ()) -> str:
+        """Return a token to watch, to control, and to speak or show if *inputs* has audio, video."""
+        sources = [_SOURCES[kind] for kind in ("video", "audio") if kind in inputs]
+        grants: dict[str, object] = {
+            "canPublish": bool(sources),
+            "canSubscribe": True,
+            "canPublishData": True,
+        }
+        if sources:
+            grants["canPublishSources"] = sources
+        return self._sign(session_id, identity, grants, {ROLE_ATTRIBUTE: Role.CONTROLLER})
+
+    def viewer(self, session_id: str, identity: str) -> str:
+        """Return a token to watch and nothing else."""
+        grants: dict[str, object] = {
+            "canPublish": False,
+            "canSubscribe": True,
+            "canPublishData": False,
+        }
+        return self._sign(session_id, identity, grants, {ROLE_ATTRIBUTE: Role.VIEWER})
+
+    def worker(self, session_id: str, identity: WorkerIdentity) -> str:
+        """Return a token to play video and sound and to speak on the data topics."""
+        grants: dict[str, object] = {
+            "canPublish": True,
+            "canSubscribe": False,
+            "canPublishData": True,
+            "canPublishSources": ["camera", "microphone"],
+        }
+        attributes = {
+            ROLE_ATTRIBUTE: str(Role.WORKER),
+            EPOCH_ATTRIBUTE: str(identity.epoch),
+            ATTEMPT_ATTRIBUTE: str(identity.attempt),
+        }
+        return self._sign(session_id, str(identity), grants, attributes)
+
+    def _sign(
+        self,
+        session_id: str,
+        identity: str,
+        grants: dict[str, object],
+        attributes: dict[str, str],
+    ) -> str:
+        now_s = int(time.time())
+        claims = {
+            "iss": self._api_key,
+            "sub": identity,
+            "name": identity,
+            "nbf": now_s - NBF_LEEWAY_S,
+            "exp": now_s + self._ttl_s,
+            "video": {"roomJoin": True, "room": room_of(session_id), **grants},
+            "attributes": attributes,
+            "roomConfig": self._room_config,
+        }
+        body = _base64url(json.dumps(claims, separators=(",", ":")).encode())
+        signed = b".".join((_HEADER, body))
+        signature = hmac.digest(self._secret, signed, hashlib.sha256)
+        return b".".join((signed, _base64url(signature))).decode()
+
+
+def _base64url(raw: bytes) -> bytes:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=")
+
+
+_HEADER = _base64url(b'{"alg":"HS256","typ":"JWT"}')
+_JWT = re.compile(r"eyJ[\w-]{5,}\.[\w-]*(\.[\w-]*)?")
+
+
+def redact(text: str) -> str:
+    """Return *text* without tokens: LiveKit's own error texts carry them whole."""
+    return _JWT.sub("<token>", text)
