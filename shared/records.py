@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shared.states import Admin, Judgement, NodeState, Reason, SessionState
+from shared.states import Judgement, NodeState, Reason, SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +116,15 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedHere:
+    """One session that ended on a node lately, repeated in case the first word of it was lost."""
+
+    session_id: str
+    epoch: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProfile:
     """What a node says of itself once per life."""
 
@@ -146,8 +155,7 @@ class Beat:
     media_ok: bool
     """The node reaches LiveKit. While False, presence is unknown and its timers stop."""
     residents: tuple[Resident, ...]
-    ended: tuple[Assignment, ...] = ()
-    """Sessions that ended here lately, repeated in case the first word of it was lost."""
+    ended: tuple[EndedHere, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +264,49 @@ class Fenced:
     """The session belongs to another assignment by now; only local cleanup is left."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Who speaks for a session: checked by equality against the record before anything changes."""
+
+    node_id: str
+    incarnation: int
+    session_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a node says when a life begins."""
+
+    pool: str
+    node_id: str
+    boot_id: str
+    """Fresh for each life."""
+    ttl_s: float
+    """Silence after which the registry declares the node dead."""
+    capacity: int
+    state: NodeState
+    profile: NodeProfile
+    previous_incarnation: int = 0
+    """Of this same process's last life; 0 for a fresh process."""
+    residents: tuple[Assignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """One accepted POST on its way to the registry."""
+
+    pool: str
+    session_id: str
+    request: SessionRequest
+    limits: SessionLimits
+    queue_size: int
+    """Longest line of new waiters; 0: only whoever can be served at once is taken."""
+    idempotency_hash: str = ""
+    fingerprint: str = ""
+    """Digest of the body: the same key with another body is a conflict."""
+
+
 AdvanceReply = Moved | MustStop | Fenced
 
 
@@ -266,7 +317,6 @@ class NodeRecord:
     node_id: str
     state: NodeState
     judged: Judgement
-    admin: Admin
     draining: bool
     """Reported by the node itself: it is shutting down."""
     incarnation: int

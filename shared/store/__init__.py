@@ -1,0 +1,64 @@
+"""The only code that speaks Redis: one registry, seen as admission, sessions and nodes.
+
+Whatever changes a session, a slot or the line is one Lua script (``lua/``); nothing else writes
+those keys. `Registry` is the whole of it, built once in each process's composition root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Self
+
+from shared.store.admission import Admission
+from shared.store.connection import Connection, Observe
+from shared.store.nodes import BeatLink, Nodes
+from shared.store.sessions import Sessions
+from shared.store.wakeups import assignment_hints
+
+__all__ = ["BeatLink", "Registry"]
+
+
+class Registry:
+    """One process's way to the registry; connections are made when they are first needed."""
+
+    def __init__(self, connection: Connection, images: Connection) -> None:
+        self._connection = connection
+        self._images = images
+        admission = Admission(connection, images)
+        sessions = Sessions(connection, images)
+        nodes = Nodes(connection)
+        self.open = admission.open
+        self.cancel = admission.cancel
+        self.put_image = admission.put_image
+        self.touch = sessions.touch
+        self.read = sessions.read
+        self.request = sessions.request
+        self.image = sessions.image
+        self.advance = sessions.advance
+        self.give_back = sessions.give_back
+        self.end = sessions.end
+        self.register = nodes.register
+        self.retire = nodes.retire
+        self.sweep_nodes = nodes.sweep_nodes
+        self.sweep_deadlines = nodes.sweep_deadlines
+        self.snapshot = nodes.snapshot
+        self.ping = connection.ping
+        self.check = connection.check
+
+    @classmethod
+    def connect(cls, url: str) -> Self:
+        """Return a registry on *url*; nothing is sent yet."""
+        return cls(Connection(url), Connection(url))
+
+    def observe(self, observe: Observe) -> None:
+        """Have *observe* told of every script call: its name and the seconds it took."""
+        self._connection.observe = observe
+
+    def assignment_hints(self, pool: str, node_id: str) -> AsyncIterator[None]:
+        """Yield when something may have changed for a node; see `wakeups`."""
+        return assignment_hints(self._connection, pool, node_id)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._connection.aclose()
+        await self._images.aclose()

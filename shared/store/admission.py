@@ -1,0 +1,88 @@
+"""Open, wait in line, leave the line, hand a slot on."""
+
+from __future__ import annotations
+
+from shared.errors import AssetBudgetSpent, IdempotencyMismatch, UnknownSession
+from shared.ids import pool_of
+from shared.records import Admitted, Ended, Opened, OpenRequest, Queued, Refused, SessionRecord
+from shared.states import Reason, SessionState
+from shared.store import replies
+from shared.store.connection import Connection
+
+IMAGE_BUDGET_BYTES = 256 * 1024 * 1024
+"""All images of one pool's live sessions together."""
+
+
+class Admission:
+    """The way into the line and out of it again."""
+
+    def __init__(self, connection: Connection, images: Connection) -> None:
+        self._connection = connection
+        self._images = images
+
+    async def open(self, request: OpenRequest) -> Opened:
+        """Put a session in line; it may be assigned in the same step.
+
+        Raises:
+            IdempotencyMismatch: The key was used with another body.
+            StoreUnavailable: Redis is out; nothing is lost, the call may be repeated.
+        """
+        word, rest = await self._connection.call(
+            "open_session",
+            request.pool,
+            session_id=request.session_id,
+            idempotency_hash=request.idempotency_hash,
+            fingerprint=request.fingerprint,
+            queue_size=request.queue_size,
+            identity=request.request.identity,
+            request=replies.request_json(request.request),
+            **replies.limits(request.limits),
+        )
+        match word:
+            case "conflict":
+                raise IdempotencyMismatch
+            case "full":
+                return Refused(detail="queue_full" if request.queue_size else "no_idle_worker")
+            case _:
+                record = replies.session(rest[0])
+                replay = word == "exists" and bool(request.idempotency_hash)
+                return _opened(record, replay=replay)
+
+    async def cancel(self, session_id: str, reason: Reason) -> SessionRecord:
+        """End a session: a waiting one at once, a resident one when its node has cleaned up.
+
+        Raises:
+            UnknownSession: There is no such session (any more).
+        """
+        word, rest = await self._connection.call(
+            "cancel_session", pool_of(session_id), session_id=session_id, reason=reason
+        )
+        if word == "gone":
+            raise UnknownSession(session_id=session_id)
+        return replies.session(rest[0])
+
+    async def put_image(self, session_id: str, image: bytes) -> None:
+        """Keep *image* for a session that is about to be opened.
+
+        On a connection of its own: half a megabyte must not stand in the way of a heartbeat.
+
+        Raises:
+            AssetBudgetSpent: The pool's images are over `IMAGE_BUDGET_BYTES`.
+        """
+        word, _ = await self._images.call(
+            "put_image",
+            pool_of(session_id),
+            session_id=session_id,
+            image=image,
+            budget_bytes=IMAGE_BUDGET_BYTES,
+        )
+        if word == "over":
+            raise AssetBudgetSpent
+
+
+def _opened(record: SessionRecord, *, replay: bool) -> Opened:
+    if record.ended:
+        return Ended(session=record)
+    if record.state is SessionState.QUEUED:
+        return Queued(session=record, replay=replay)
+    return Admitted(session=record, replay=replay)

@@ -1,0 +1,159 @@
+"""Which key holds what, of which type, for how long?
+
+All keys of a pool share one hash tag, so a pool lives in one slot of a Redis Cluster. Lua builds
+the same names from the prefix (``lua/include/core.lua``); nothing else builds keys. The table below
+is the documentation: ``scripts/keys`` prints it, checks a live server against it, and the leak check
+of the tests fails on any key that it doesn't know.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from shared.ids import check_pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyKind:
+    """One row of the key table."""
+
+    suffix: str
+    """Part behind ``gr:{<pool>}:``; ``<sid>``, ``<nid>`` and ``<hash>`` stand for names."""
+    type: str
+    what: str
+    lifetime: str
+    lasting: bool
+    """True: may stand without a time to live while nothing is live."""
+
+
+KEY_TABLE: tuple[KeyKind, ...] = (
+    KeyKind(
+        suffix="q",
+        type="zset",
+        what="the line: waiting session, score = ticket",
+        lifetime="while somebody waits",
+        lasting=True,
+    ),
+    KeyKind(
+        suffix="s:<sid>",
+        type="hash",
+        what="one session: state, ticket, epoch, node, deadlines (t_…), limits (d_…)",
+        lifetime="while live, then 1 h",
+        lasting=False,
+    ),
+    KeyKind(
+        suffix="sd:<sid>",
+        type="hash",
+        what="its longer texts: identity, error, the service's id",
+        lifetime="as s:<sid>",
+        lasting=False,
+    ),
+    KeyKind(
+        suffix="sp:<sid>",
+        type="string",
+        what="its request as JSON",
+        lifetime="as s:<sid>",
+        lasting=False,
+    ),
+    KeyKind(
+        suffix="a:<sid>",
+        type="string",
+        what="its image (JPEG)",
+        lifetime="while live; 60 s before the session is opened",
+        lasting=False,
+    ),
+    KeyKind(
+        suffix="n:<nid>",
+        type="hash",
+        what="one node: what it reported, what was judged",
+        lifetime="while live, then 24 h",
+        lasting=False,
+    ),
+    KeyKind(
+        suffix="ns:<nid>",
+        type="zset",
+        what="its slots in use: session, or !session for a quarantined one; score = epoch",
+        lifetime="while it holds any",
+        lasting=False,
+    ),
+    KeyKind(
+        suffix="nodes",
+        type="zset",
+        what="live nodes, score = liveness deadline in registry time (ms)",
+        lifetime="while any node lives",
+        lasting=True,
+    ),
+    KeyKind(
+        suffix="free",
+        type="zset",
+        what="nodes that may be given a session, score = used/capacity (derived)",
+        lifetime="while any has room",
+        lasting=True,
+    ),
+    KeyKind(
+        suffix="dl",
+        type="zset",
+        what="live sessions, score = next deadline in registry time (ms)",
+        lifetime="while any session lives",
+        lasting=True,
+    ),
+    KeyKind(
+        suffix="idem:<hash>",
+        type="string",
+        what="idempotency: session id and fingerprint of the body",
+        lifetime="as its session",
+        lasting=False,
+    ),
+    KeyKind(
+        suffix="ctr",
+        type="hash",
+        what="last numbers issued, registry time, totals, schema",
+        lifetime="for ever",
+        lasting=True,
+    ),
+    KeyKind(
+        suffix="ev",
+        type="stream",
+        what="audit trail, about the last 10,000 changes",
+        lifetime="for ever, trimmed",
+        lasting=True,
+    ),
+)
+
+SCHEMA = 1
+"""Version of the meaning of these keys, kept in ``ctr.schema``."""
+
+_NAME = {"<sid>": r"[a-z0-9-]+", "<nid>": r"[a-z0-9-]+", "<hash>": r"[0-9a-f]+"}
+
+
+def prefix(pool: str) -> str:
+    """Return the start of every key of *pool*; also what KEYS[1] of each script is."""
+    return f"gr:{{{check_pool(pool)}}}:"
+
+
+def assignments_channel(pool: str, node_id: str) -> str:
+    """Return the pub/sub channel with hints for one node (a hint, never truth)."""
+    return f"{prefix(pool)}w:{node_id}"
+
+
+def image_key(pool: str, session_id: str) -> str:
+    return f"{prefix(pool)}a:{session_id}"
+
+
+def request_key(pool: str, session_id: str) -> str:
+    return f"{prefix(pool)}sp:{session_id}"
+
+
+def kind_of(key: str) -> KeyKind | None:
+    """Return the row of the key table that *key* belongs to, or None: nobody owns it."""
+    match = re.fullmatch(r"gr:\{[a-z0-9-]{1,32}\}:(.+)", key)
+    if match is None:
+        return None
+    for kind in KEY_TABLE:
+        pattern = re.escape(kind.suffix)
+        for hole, name in _NAME.items():
+            pattern = pattern.replace(re.escape(hole), name)
+        if re.fullmatch(pattern, match[1]):
+            return kind
+    return None

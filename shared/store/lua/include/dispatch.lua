@@ -1,0 +1,50 @@
+-- The one dispatch point: the head of the line steps onto the least used live node.
+-- Needs: deadlines, slots.
+local NODES_LOOKED_AT = 16
+
+-- The first free node that is alive; not the one that just lost this session if another is free.
+local function pick_node(avoid)
+  local last
+  for _, nid in ipairs(redis.call('ZRANGE', key('free'), 0, NODES_LOOKED_AT - 1)) do
+    local lease = number(redis.call('ZSCORE', key('nodes'), nid))
+    if lease <= rt then
+      redis.call('ZREM', key('free'), nid)      -- silent: the sweep will declare it dead
+    elseif nid == avoid then
+      last = nid
+    else
+      return nid
+    end
+  end
+  return last
+end
+
+local function assign(sid, nid)
+  local record = key('s', sid)
+  local s = redis.call('HMGET', record, 'ticket', 'd_assigned', 'd_session', 'left', 'admitted')
+  local epoch = next_number('epoch')
+  redis.call('ZREM', key('q'), sid)
+  redis.call('ZADD', key('ns', nid), epoch, sid)
+  redis.call('HSET', record, 'state', 'assigned', 'node', nid, 'epoch', epoch, 'assigned', now,
+    'assigned_rt', rt)
+  local deadlines = {queued = false, assigned = due(s[2])}
+  if not s[5] then                              -- the session limit runs from the first admission
+    redis.call('HSET', record, 'admitted', now)
+    deadlines.session = due(s[3])
+  end
+  set_deadlines(sid, deadlines)
+  redis.call('HSET', CTR, 'top', math.max(number(redis.call('HGET', CTR, 'top')), tonumber(s[1])))
+  refresh_free(nid)
+  changed(sid, 'assigned', nid, epoch, '')
+  total('assigned')
+  hint(nid, 'assign', sid, epoch)
+end
+
+local function dispatch(budget)
+  for _ = 1, budget do
+    local sid = redis.call('ZRANGE', key('q'), 0, 0)[1]
+    if not sid then return end
+    local nid = pick_node(redis.call('HGET', key('s', sid), 'avoid'))
+    if not nid then return end
+    assign(sid, nid)
+  end
+end

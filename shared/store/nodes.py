@@ -1,0 +1,157 @@
+"""Register, beat, retire, and find the nodes that went silent."""
+
+from __future__ import annotations
+
+import json
+
+from shared.records import (
+    Beat,
+    BeatConfirmed,
+    BeatReply,
+    BeatStale,
+    MustRegister,
+    Registered,
+    RegisterLater,
+    RegisterReply,
+    Registration,
+    Resident,
+    Snapshot,
+    Superseded,
+    Swept,
+)
+from shared.states import SessionState
+from shared.store import replies
+from shared.store.connection import ANSWER_WITHIN_S, BlockingConnection, Connection
+from shared.store.scripts import Argument, Reply
+
+SWEEP_BUDGET = 64
+"""Sessions per sweep call: about 3 ms in which Redis serves nobody else."""
+WAITING_SHOWN = 100
+
+
+class Nodes:
+    """What a node does in the registry, and what any replica does about silent ones."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def register(self, registration: Registration) -> RegisterReply:
+        """Begin a life of a node; a repeat with the same boot id gets the same answer."""
+        word, rest = await self._connection.call(
+            "register_node",
+            registration.pool,
+            node_id=registration.node_id,
+            boot_id=registration.boot_id,
+            previous=registration.previous_incarnation,
+            ttl_ms=round(registration.ttl_s * 1000),
+            capacity=registration.capacity,
+            state=registration.state,
+            profile=replies.profile_json(registration.profile),
+            start_ms=round(registration.profile.start_timeout_s * 1000),
+            residents=json.dumps([[r.session_id, str(r.epoch)] for r in registration.residents]),
+        )
+        match word:
+            case "registered":
+                kept = frozenset(replies.assignments(rest[1]))
+                return Registered(incarnation=int(str(rest[0])), kept=kept)
+            case "wait":
+                return RegisterLater(wait_s=int(str(rest[0])) / 1000)
+            case _:
+                return Superseded()
+
+    async def retire(self, pool: str, node_id: str, incarnation: int) -> None:
+        """Say goodbye: the next process with this id needn't wait for a lease."""
+        await self._connection.call(
+            "retire_node", pool, node_id=node_id, incarnation=incarnation
+        )
+
+    async def sweep_nodes(self, pool: str, *, budget: int = SWEEP_BUDGET) -> Swept:
+        """Declare silent nodes dead and return their sessions to the line."""
+        word, rest = await self._connection.call("sweep_nodes", pool, budget=budget)
+        return Swept(
+            more=word == "more",
+            dead_nodes=tuple(replies.fields(rest[0])),
+            returns=replies.returns(rest[1]),
+            endings=replies.endings(rest[2]),
+        )
+
+    async def sweep_deadlines(self, pool: str, *, budget: int = SWEEP_BUDGET) -> Swept:
+        """Fire the deadlines that have passed."""
+        word, rest = await self._connection.call("sweep_deadlines", pool, budget=budget)
+        return Swept(
+            more=word == "more",
+            returns=replies.returns(rest[0]),
+            endings=replies.endings(rest[1]),
+        )
+
+    async def snapshot(self, pool: str) -> Snapshot:
+        """Return one pool at one instant."""
+        _, rest = await self._connection.call("snapshot", pool, waiting_shown=WAITING_SHOWN)
+        nodes, states, waiting, queued, oldest_ms, totals = rest
+        return Snapshot(
+            pool=pool,
+            nodes=tuple(replies.node(row) for row in replies.rows(nodes)),
+            states={SessionState(word): count for word, count in replies.pairs(states)},
+            waiting=tuple(replies.fields(waiting)),
+            queued=int(str(queued)),
+            oldest_wait_s=int(str(oldest_ms)) / 1000,
+            totals=dict(replies.pairs(totals)),
+        )
+
+
+class BeatLink:
+    """The blocking way to the registry for the heartbeat's own thread."""
+
+    def __init__(self, url: str, pool: str, *, answer_within_s: float = ANSWER_WITHIN_S) -> None:
+        self._connection = BlockingConnection(url, answer_within_s=answer_within_s)
+        self._pool = pool
+
+    def beat(self, beat: Beat) -> BeatReply:
+        """Send one heartbeat.
+
+        Raises:
+            StoreUnavailable: No answer in time. The beat may have counted all the same.
+        """
+        return decode_beat(*self._connection.call("beat_node", self._pool, **beat_arguments(beat)))
+
+    def close(self) -> None:
+        """Close the connection; harmless when done twice."""
+        self._connection.close()
+
+
+def beat_arguments(beat: Beat) -> dict[str, Argument]:
+    """Return a beat as script arguments; epochs travel as text so that no digit is lost."""
+    return {
+        "node_id": beat.node_id,
+        "incarnation": beat.incarnation,
+        "stamp": beat.stamp,
+        "state": beat.state,
+        "capacity": beat.capacity,
+        "draining": beat.draining,
+        "media_ok": beat.media_ok,
+        "residents": json.dumps([_resident(resident) for resident in beat.residents]),
+        "ended": json.dumps([[e.session_id, str(e.epoch), e.reason] for e in beat.ended]),
+    }
+
+
+def _resident(resident: Resident) -> list[str | int]:
+    row: list[str | int] = [resident.session_id, str(resident.epoch)]
+    if resident.presence is not None:
+        seen = resident.presence
+        row += [int(seen.connected), int(seen.controller), seen.participants]
+    return row
+
+
+def decode_beat(word: str, rest: Reply) -> BeatReply:
+    """Turn the reply of ``beat_node`` into what the node must do."""
+    match word:
+        case "ok":
+            return BeatConfirmed(
+                owned=frozenset(replies.assignments(rest[0])),
+                todo=replies.assignments(rest[1]),
+                kills=replies.kills(rest[2]),
+            )
+        case "stale":
+            return BeatStale()
+        case _:
+            return MustRegister(keep=rest[0] == "keep")

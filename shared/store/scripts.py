@@ -1,0 +1,130 @@
+"""How is a Lua file loaded, called and its reply decoded?
+
+A script is one file in ``lua/``. Its header is its contract and the loader reads it:
+
+- the first line is ``#!lua`` with its flags;
+- ``-- ARGV: a, b, c`` names the arguments: callers pass them by name, and the loader writes the
+  ``local a, b, c = ...`` line, so nobody counts ``ARGV`` by hand;
+- ``-- Replies: word, word`` lists the status words; any other first element raises;
+- ``-- Include: core, dispatch`` names files of ``lua/include/`` that are put in front.
+
+The tables of ``shared/states.py`` are written in front too: Lua holds no second copy of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from shared.states import ENDED_AS, SESSION_MOVES, Reason, SessionState, sources_of
+
+_LUA = Path(__file__).parent / "lua"
+_HEADER = re.compile(r"^-- (ARGV|Replies|Include): *(.*)$", re.MULTILINE)
+
+Argument = str | int | bytes
+Reply = list[object]
+
+
+class UnknownReply(RuntimeError):
+    """A script answered with a word that its header doesn't list: a programming error."""
+
+    def __init__(self, *, script: str, word: str) -> None:
+        super().__init__(f"Script {script} replied {word!r}, which its header doesn't list.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """One loaded script: its whole source, its digest and its contract."""
+
+    name: str
+    source: str
+    digest: str
+    argv: tuple[str, ...]
+    replies: frozenset[str]
+
+    def arguments(self, named: Mapping[str, Argument]) -> list[str | bytes]:
+        """Return *named* in the order of the header; a missing or surplus name raises `KeyError`.
+
+        ``now_ms`` is filled in as 0 (the server's clock) unless a test names it.
+        """
+        values = {"now_ms": 0, **named}
+        if surplus := values.keys() - set(self.argv):
+            raise KeyError(f"{self.name} takes no {sorted(surplus)}")
+        return [_encode(values[name]) for name in self.argv]
+
+    def check(self, reply: object) -> tuple[str, Reply]:
+        """Split a reply into its status word and its fields, all decoded to text."""
+        fields = _decode(reply)
+        if not isinstance(fields, list):
+            raise UnknownReply(script=self.name, word=str(fields))
+        word = str(fields[0])
+        if word not in self.replies:
+            raise UnknownReply(script=self.name, word=word)
+        return word, fields[1:]
+
+
+def _encode(value: Argument) -> str | bytes:
+    if isinstance(value, bytes):
+        return value
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _decode(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list | tuple):
+        return [_decode(item) for item in value]
+    return value
+
+
+def _lua_table(values: Mapping[Reason, SessionState]) -> str:
+    return "{" + ", ".join(f"{key}='{value}'" for key, value in values.items()) + "}"
+
+
+def _state_tables() -> str:
+    """Write the tables of `shared.states` as Lua: how a reason ends, who may move where."""
+    moves = ", ".join(
+        f"{target}={{" + ", ".join(f"{s}=true" for s in sources_of(SESSION_MOVES, target)) + "}"
+        for target in SessionState
+    )
+    return f"local ENDED_AS = {_lua_table(ENDED_AS)}\nlocal MAY_BECOME = {{{moves}}}\n"
+
+
+@cache
+def load(name: str) -> Script:
+    """Read, expand and return script *name*; the same object each time."""
+    text = (_LUA / f"{name}.lua").read_text(encoding="utf-8")
+    shebang, body = text.split("\n", 1)
+    header = dict(_HEADER.findall(text))
+    argv = _words(header["ARGV"])
+    locals_ = f"local {', '.join(argv)} = {', '.join(f'ARGV[{i + 1}]' for i in range(len(argv)))}\n"
+    included = [
+        (_LUA / "include" / f"{part}.lua").read_text(encoding="utf-8")
+        for part in _words(header["Include"])
+    ]
+    source = "\n".join([shebang, _state_tables() + locals_, *included, body])
+    return Script(
+        name=name,
+        source=source,
+        digest=hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest(),
+        argv=argv,
+        replies=frozenset(_words(header["Replies"])),
+    )
+
+
+def _words(line: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in line.split(",") if word.strip())
+
+
+def all_names() -> tuple[str, ...]:
+    """Return the names of all scripts, sorted."""
+    return tuple(sorted(path.stem for path in _LUA.glob("*.lua")))
+
+
+def expanded_scripts() -> dict[str, str]:
+    """Return every script as Redis gets it; luacheck and the cluster check read these."""
+    return {name: load(name).source for name in all_names()}

@@ -1,0 +1,163 @@
+"""Read a session; move it along; close it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Literal, cast
+
+from shared.errors import IllegalMove, UnknownSession
+from shared.ids import pool_of
+from shared.records import (
+    AdvanceReply,
+    Fenced,
+    Moved,
+    MustStop,
+    Owner,
+    SessionRecord,
+    SessionRequest,
+)
+from shared.states import Reason, SessionState
+from shared.store import keys, replies
+from shared.store.connection import Connection
+
+GivenBack = Literal["returned", "ended", "fenced"]
+EndConfirmed = Literal["ended", "already", "fenced"]
+
+
+class Sessions:
+    """What may be asked about a session, and what its node may do with it."""
+
+    def __init__(self, connection: Connection, images: Connection) -> None:
+        self._connection = connection
+        self._images = images
+
+    async def touch(self, session_ids: Iterable[str]) -> dict[str, SessionRecord]:
+        """Return the sessions that exist, with live positions; a sign of life of those that wait."""
+        found: dict[str, SessionRecord] = {}
+        for pool, group in groupby(sorted(set(session_ids), key=pool_of), key=pool_of):
+            _, rest = await self._connection.call(
+                "touch_sessions", pool, session_ids=" ".join(group)
+            )
+            found.update((record.session_id, record) for record in map(replies.session, rest))
+        return found
+
+    async def read(self, session_id: str) -> SessionRecord:
+        """Return one session; no sign of life.
+
+        Raises:
+            UnknownSession: There is no such session (any more).
+        """
+        word, rest = await self._connection.call(
+            "read_session", pool_of(session_id), session_id=session_id
+        )
+        if word == "gone":
+            raise UnknownSession(session_id=session_id)
+        return replies.session(rest[0])
+
+    async def request(self, session_id: str) -> SessionRequest | None:
+        """Return what the client asked for, or None if the session is unknown."""
+        raw = await self._connection.get(keys.request_key(pool_of(session_id), session_id))
+        return None if raw is None else replies.request(raw)
+
+    async def image(self, session_id: str) -> bytes | None:
+        """Return the session's image (JPEG), if it has one."""
+        return await self._images.get(keys.image_key(pool_of(session_id), session_id))
+
+    async def advance(
+        self,
+        owner: Owner,
+        state: SessionState,
+        *,
+        stamp: int,
+        pipeline_session_id: str | None = None,
+        reason: Reason | None = None,
+    ) -> AdvanceReply:
+        """Move the session to *state* in the name of its owner.
+
+        Args:
+            owner: Who speaks; anybody but the current owner is fenced.
+            state: The next state; DRAINING needs a *reason*.
+            stamp: The latest stamp that a beat of this life has taken.
+            pipeline_session_id: The service's own id, with RUNNING.
+            reason: Why it drains.
+
+        Raises:
+            IllegalMove: The table doesn't allow the move from the state that it is in.
+        """
+        word, rest = await self._connection.call(
+            "advance_session",
+            pool_of(owner.session_id),
+            **_named(owner),
+            stamp=stamp,
+            target=state,
+            reason=reason or "",
+            pipeline_session_id=pipeline_session_id or "",
+        )
+        match word:
+            case "moved":
+                return Moved(state=SessionState(str(rest[0])))
+            case "stop":
+                return MustStop(reason=str(rest[0]))
+            case "illegal":
+                raise IllegalMove(machine="session", source=str(rest[0]), target=state)
+            case _:
+                return Fenced()
+
+    async def give_back(
+        self, owner: Owner, *, why: str, capacity: int, media_ok: bool
+    ) -> GivenBack:
+        """Return the session to the line, after its worker is silent and out of the room.
+
+        Args:
+            owner: Who speaks.
+            why: node_shutdown and media_lost cost nothing; join_failed and service_lost count.
+            capacity: Slots that the node offers from now on.
+            media_ok: Whether the node reaches LiveKit.
+        """
+        word, _ = await self._connection.call(
+            "give_back",
+            pool_of(owner.session_id),
+            **_named(owner),
+            why=why,
+            capacity=capacity,
+            media_ok=media_ok,
+        )
+        return cast("GivenBack", word)
+
+    async def end(self, owner: Owner, reason: Reason, error: str | None = None) -> EndConfirmed:
+        """Confirm that nothing is left of the session here; its slot goes to the next in line.
+
+        A reason that was stored when it began to drain stays. ``already``: it was terminal before
+        and only its quarantined slot, if any, was freed.
+        """
+        word, _ = await self._connection.call(
+            "end_session",
+            pool_of(owner.session_id),
+            **_named(owner),
+            reason=reason,
+            error=error or "",
+        )
+        return cast("EndConfirmed", word)
+
+
+def _named(owner: Owner) -> dict[str, str | int | bytes]:
+    return {
+        "node_id": owner.node_id,
+        "incarnation": owner.incarnation,
+        "session_id": owner.session_id,
+        "epoch": owner.epoch,
+    }
+
+
+def only(records: dict[str, SessionRecord], session_id: str) -> SessionRecord:
+    """Return the one record that was asked for.
+
+    Raises:
+        UnknownSession: It isn't among *records*.
+    """
+    if session_id not in records:
+        raise UnknownSession(session_id=session_id)
+    return records[session_id]
+
+
