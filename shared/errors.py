@@ -24,6 +24,7 @@
     │   └── AssetBudgetSpent    503
     ├── ServiceFault            500  the model service broke its contract
     │   ├── ServiceLoadFailed   500
+    │   ├── InvalidConfig       500  it refused what the client asked for
     │   └── BadChunk            500
     └── StartupError                 an operator's mistake: exit 2 and one sentence
 
@@ -246,6 +247,12 @@ class ServiceLoadFailed(ServiceFault):
     """The service file can't be loaded or started."""
 
     code = "service_load_failed"
+
+
+class InvalidConfig(ServiceFault):
+    """The model service refused the session's config."""
+
+    code = "invalid_config"
 
 
 class BadChunk(ServiceFault):

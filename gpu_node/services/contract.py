@@ -1,0 +1,104 @@
+"""What must a model service offer?
+
+A service file is plain Python with a function ``get_service``. What it returns is recognised by the
+methods it has, bidirectional first, so a file needs no import from us. The threads:
+
+==================  =====================================================================
+``start``, ``stop``  a worker thread, once each; may block
+``create_session``   the service loop's thread; quick
+``push_chunk``       the service loop's thread; must not block, tolerates unknown ids
+``pull_chunks``      iterated on the service loop; its end is the end of the session
+``close_session``    a worker thread; may block
+==================  =====================================================================
+
+All sessions share that one service loop, so a service may use asyncio objects across the three calls
+in the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+Chunk = dict[str, Any]
+"""What a service yields and takes: ``type``, ``frames``, ``fps``, …; checked in `gpu_node.media`."""
+
+
+@runtime_checkable
+class Bidirectional(Protocol):
+    """A world that is played: controls go in while frames come out."""
+
+    def start(self) -> None:
+        """Load weights and warm up."""
+        ...
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        ...
+
+    def create_session(self, config: dict[str, Any]) -> str:
+        """Make one user's state from *config* and return its id."""
+        ...
+
+    def push_chunk(self, session_id: str, chunk: Chunk) -> None:
+        """Take one control message for a session."""
+        ...
+
+    def pull_chunks(self, session_id: str) -> AsyncIterator[Chunk]:
+        """Yield what the session produces, until it is complete."""
+        ...
+
+    def close_session(self, session_id: str) -> None:
+        """Free everything that the session held."""
+        ...
+
+
+@runtime_checkable
+class ServerPush(Protocol):
+    """A film that is watched: one request, one stream of chunks."""
+
+    def start(self) -> None:
+        """Load weights and warm up."""
+        ...
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        ...
+
+    def serve(self, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+        """Yield the chunks that answer *request*."""
+        ...
+
+
+@runtime_checkable
+class SizesItself(Protocol):
+    """Optional: a service that knows how many sessions it can keep."""
+
+    def configure_session_capacity(self, max_sessions: int | None) -> dict[str, Any]:
+        """Fix the number of sessions, at most *max_sessions*; ``effective_capacity`` holds it."""
+        ...
+
+
+class ServiceMode(StrEnum):
+    """Which of the two protocols a service keeps."""
+
+    BIDIRECTIONAL = "bidirectional"
+    SERVER_PUSH = "server_push"
+
+
+def mode_of(service: object) -> ServiceMode | None:
+    """Return the protocol that *service* keeps, or None."""
+    if isinstance(service, type):
+        return None
+    if isinstance(service, Bidirectional):
+        return ServiceMode.BIDIRECTIONAL
+    if isinstance(service, ServerPush):
+        return ServiceMode.SERVER_PUSH
+    return None
+
+
+def missing_from(service: object) -> tuple[str, ...]:
+    """Return the methods that *service* lacks to be a bidirectional one."""
+    wanted = ("start", "stop", "create_session", "push_chunk", "pull_chunks", "close_session")
+    return tuple(name for name in wanted if not callable(getattr(service, name, None)))

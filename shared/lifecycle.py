@@ -1,0 +1,164 @@
+"""How does a long-running loop start, stop and fail?
+
+What each part of a process promises, so that parts can be stacked:
+
+- starting returns at once and the work goes on in named tasks;
+- ``aclose`` returns only when all of it has stopped; twice, or before the start, does no harm;
+- a task that raises is logged with its trace and told to its owner once; nothing dies in silence.
+
+Broad ``except`` lives here (and in the runner, which turns a fault into a session's end), so that no
+other module needs one: `repeat` keeps a periodic loop alive over faults, `foreign_code` turns
+whatever somebody else's code raises into one of our errors, `in_thread` carries it across.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, NoReturn, TypeVar
+
+import structlog
+
+from shared.errors import GreenroomError, Unavailable
+
+T = TypeVar("T")
+_log = structlog.get_logger()
+
+_TEXT_LIMIT = 500
+
+
+class Background:
+    """The named tasks of one owner."""
+
+    def __init__(self, on_crash: Callable[[str, BaseException], None] | None = None) -> None:
+        self._on_crash = on_crash
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run *work* as a task called *name*; a crash is logged and told to the owner."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        _log.error("task_crashed", task=task.get_name(), exc_info=error)
+        if self._on_crash is not None:
+            self._on_crash(task.get_name(), error)
+
+    async def aclose(self) -> None:
+        """Cancel all tasks and return when they have ended; the calling task is left out."""
+        while tasks := self._tasks - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0)  # lets the done callbacks run, which empty the set
+
+
+async def repeat(
+    step: Callable[[], Awaitable[object]], *, name: str, every_s: float, longest_s: float = 5.0
+) -> NoReturn:
+    """Call *step* for ever, with *every_s* between two calls.
+
+    A fault never ends the loop: it is logged (an outage when it begins and when it is over, anything
+    else with its trace) and the pause doubles up to *longest_s* until a call succeeds again.
+    """
+    faults = 0
+    while True:
+        try:
+            await step()
+        except Unavailable as error:
+            if faults == 0:
+                _log.warning("loop_waits", loop=name, why=str(error))
+            faults += 1
+        except Exception:
+            _log.exception("loop_step_failed", loop=name)
+            faults += 1
+        else:
+            if faults:
+                _log.info("loop_recovered", loop=name, faults=faults)
+            faults = 0
+        await asyncio.sleep(max(every_s, min(longest_s, every_s * 2 ** min(faults, 16))))
+
+
+def describe(error: BaseException) -> str:
+    """Return the kind and the message of *error* in one line of bounded length."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:_TEXT_LIMIT] if text else type(error).__name__
+
+
+@contextlib.contextmanager
+def foreign_code(explain: Callable[[BaseException], GreenroomError]) -> Iterator[None]:
+    """Run code that isn't ours: whatever it raises leaves as the error that *explain* makes.
+
+    ``sys.exit`` counts as a fault too: somebody's model file must not end the process.
+    """
+    try:
+        yield
+    except GreenroomError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise explain(error) from error
+
+
+async def in_thread(name: str, call: Callable[[], T]) -> T:
+    """Return what *call* returns, run in a daemon thread of its own.
+
+    Not a pool: a call that never returns may neither make others wait nor keep the process from
+    exiting. Cancelling the caller abandons the thread's result, not the thread.
+    """
+    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def work() -> None:
+        try:
+            value = call()
+        except BaseException as error:
+            settle(outcome, error=error)
+        else:
+            settle(outcome, value=value)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return await asyncio.wrap_future(outcome)
+
+
+def settle(
+    outcome: concurrent.futures.Future[T],
+    *,
+    value: T | None = None,
+    error: BaseException | None = None,
+) -> None:
+    """Give *outcome* its result, unless the caller has stopped waiting for it."""
+    if not outcome.set_running_or_notify_cancel():
+        return
+    if error is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(value)  # type: ignore[arg-type]
+
+
+class StopSignals:
+    """SIGTERM and SIGINT: the first asks for an orderly stop, the second quits at once."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    def install(self) -> None:
+        """Take the signals over on the running loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self.asked.is_set():
+            os._exit(128 + number)
+        _log.info("stop_asked", signal=number.name)
+        self.asked.set()

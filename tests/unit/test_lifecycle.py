@@ -1,0 +1,104 @@
+"""Loops start, stop and fail as promised."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from shared.errors import ServiceFault, StoreUnavailable
+from shared.lifecycle import Background, describe, foreign_code, in_thread, repeat
+from tests.support.wait import wait_until
+
+
+async def test_a_crashed_task_is_told_to_its_owner_once() -> None:
+    """The owner hears the task's name and the error."""
+    crashes: list[tuple[str, BaseException]] = []
+    background = Background(lambda name, error: crashes.append((name, error)))
+    fault = RuntimeError("boom")
+
+    async def fail() -> None:
+        raise fault
+
+    background.start("fragile", fail())
+    await wait_until(lambda: crashes, "the crash to be told")
+    await background.aclose()
+    assert crashes == [("fragile", fault)]
+
+
+async def test_closing_ends_all_tasks_and_may_be_repeated() -> None:
+    """``aclose`` returns when everything has stopped, and tells no crash."""
+    crashes: list[str] = []
+    background = Background(lambda name, _error: crashes.append(name))
+    await background.aclose()
+    tasks = [background.start(f"loop {n}", asyncio.Event().wait()) for n in range(3)]
+    await background.aclose()
+    await background.aclose()
+    assert all(task.cancelled() for task in tasks)
+    assert crashes == []
+
+
+async def test_a_periodic_loop_survives_outages_and_faults() -> None:
+    """A step that raises is called again."""
+    faults: list[Exception] = [StoreUnavailable(why="down"), RuntimeError("a bug")]
+    calls = 0
+
+    async def step() -> None:
+        nonlocal calls
+        calls += 1
+        if faults:
+            raise faults.pop()
+
+    background = Background()
+    background.start("loop", repeat(step, name="loop", every_s=0.01, longest_s=0.02))
+    await wait_until(lambda: calls >= 4, "the loop to go on")
+    await background.aclose()
+
+
+async def test_a_call_in_a_thread_brings_its_result_or_its_error_back() -> None:
+    """The call doesn't run on the loop's thread."""
+    here = threading.get_ident()
+    assert await in_thread("worker", threading.get_ident) != here
+    with pytest.raises(ZeroDivisionError):
+        await in_thread("worker", lambda: 1 // 0)
+
+
+async def test_an_abandoned_call_in_a_thread_does_no_harm() -> None:
+    """Its late result is dropped."""
+    release, ended = threading.Event(), threading.Event()
+
+    def call() -> None:
+        release.wait()
+        ended.set()
+
+    task = asyncio.create_task(in_thread("slow", call))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    release.set()
+    await wait_until(ended.is_set, "the thread to end")
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("raised", [KeyError("x"), SystemExit(3)])
+def test_foreign_code_leaves_with_an_error_of_ours(raised: BaseException) -> None:
+    """Even ``sys.exit`` in somebody's file becomes an error that keeps its cause."""
+    with pytest.raises(ServiceFault) as caught, foreign_code(lambda e: ServiceFault(describe(e))):
+        raise raised
+    assert caught.value.__cause__ is raised
+
+
+def test_an_error_of_ours_passes_foreign_code_unchanged() -> None:
+    """It is explained already."""
+    fault = StoreUnavailable(why="down")
+    with pytest.raises(StoreUnavailable) as caught, foreign_code(lambda e: ServiceFault(describe(e))):
+        raise fault
+    assert caught.value is fault
+
+
+def test_a_description_is_one_line_of_bounded_length() -> None:
+    """Error texts go into records and status messages."""
+    assert describe(ValueError("a\n  b")) == "ValueError: a b"
+    assert describe(ValueError()) == "ValueError"
+    assert len(describe(ValueError("x" * 9999))) == 500
