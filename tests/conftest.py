@@ -1,0 +1,17 @@
+"""What every level shares: its marker, the servers it runs on, the key leak check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["tests.support.redis_server"]
+
+_TESTS = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its level, which is the folder that it lies in."""
+    for item in items:
+        item.add_marker(item.path.relative_to(_TESTS).parts[0])
