@@ -1,8 +1,8 @@
 """What does a runner need from a room?
 
 A room is seen from one worker's side: it joins once, plays frames and sound, says what happens on
-``tf.status``, and hands on what the controller says. Two things give it that: `livekit_room` and the
-fake of the tests; one contract suite holds both to the same behaviour.
+``tf.status``, and hands on what the controller says. Two things give it that: `livekit_room` and
+the fake of the tests; one contract suite holds both to the same behaviour.
 
 Callbacks are named in the request, before the join, and run on the event loop. They must not block.
 ``on_lost`` comes at most once and never after `Room.leave` was called: from then on the room takes

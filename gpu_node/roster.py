@@ -2,8 +2,8 @@
 
 Pure bookkeeping for one worker. Participants are kept by sid, not by identity: a page that reloads
 comes back under the same identity with a new sid, and the late word that the old sid left must not
-count as absence (R10). What somebody is, is said by signed attributes; a name that merely looks like
-a worker's gives no rights and takes the right to control away.
+count as absence (R10). What somebody is, is said by signed attributes; a name that merely looks
+like a worker's gives no rights and takes the right to control away.
 """
 
 from __future__ import annotations
@@ -79,5 +79,5 @@ class Roster:
 
 
 def may_control(sender: str, controller: str) -> bool:
-    """Whether this sender's controls count: the controller's own, never nameless, never a worker."""
+    """Whether a sender's controls count: the controller's own, never nameless, never a worker."""
     return bool(sender) and sender == controller and not sender.startswith(WORKER_PREFIX)

@@ -63,6 +63,7 @@ _TYPES = frozenset(ControlType)
 class Refusal(StrEnum):
     """Why a message was refused; the ``code`` of ``control_rejected``."""
 
+    NOT_CONTROLLER = "not_controller"
     TOO_LARGE = "too_large"
     BAD_JSON = "bad_json"
     BAD_ENVELOPE = "bad_envelope"
@@ -95,7 +96,7 @@ class ControlRejected:
     seq: int | None = None
 
 
-class _Broken(Exception):
+class _BrokenRule(Exception):
     """Leaves the parser at the first broken rule; never leaves this module."""
 
     def __init__(self, code: Refusal, text: str) -> None:
@@ -112,7 +113,7 @@ def parse_control(
     try:
         body = _json_object(payload, max_bytes)
         return _message(body, session_id)
-    except _Broken as broken:
+    except _BrokenRule as broken:
         return ControlRejected(
             code=broken.code, text=broken.text, type=_type_word(body), seq=_seq_or_none(body)
         )
@@ -252,4 +253,4 @@ _RULES: Mapping[ControlType, Callable[[dict[str, object]], dict[str, object]]] =
 
 
 def _refuse(code: Refusal, text: str) -> NoReturn:
-    raise _Broken(code, text)
+    raise _BrokenRule(code, text)

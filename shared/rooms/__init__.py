@@ -1,1 +1,1 @@
-"""Who may do what in a room, and how are rooms looked after? The only code that uses livekit.api."""
+"""Who may do what in a room, and who looks after rooms? The only code that uses livekit.api."""

@@ -84,7 +84,7 @@ class RoomTokens:
         }
 
     def controller(self, session_id: str, identity: str, *, inputs: tuple[str, ...] = ()) -> str:
-        """Return a token to watch, to control, and to speak or show if *inputs* has audio, video."""
+        """Return a token to watch and control, and to send the *inputs* ("audio", "video")."""
         sources = [_SOURCES[kind] for kind in ("video", "audio") if kind in inputs]
         grants: dict[str, object] = {
             "canPublish": bool(sources),

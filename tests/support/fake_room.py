@@ -169,9 +169,7 @@ class FakeRoom:
             raise RoomsUnavailable(why="the fake venue is out")
         self._here = True
         for person in self._stage.people.values():
-            self._roster.enter(
-                Occupant(sid=person.sid, identity=person.identity, role=person.role)
-            )
+            self._roster.enter(Occupant(sid=person.sid, identity=person.identity, role=person.role))
             self._soon(self._request.events.on_arrival, person.identity)
         for other in self._stage.rooms():
             self._roster.enter(other.occupant)

@@ -1,0 +1,234 @@
+"""Is this chunk valid, and what does it hold?
+
+A model service yields dicts (the reference's chunk contract). Video is ``frames``, a list of PIL
+images, (height, width, 3) uint8 arrays or PyAV-like frames, or ``frames_b64``, a list of JPEGs in
+base64; a number under ``frames`` is a count and stays metadata. Sound is ``audio_b64``,
+little-endian PCM16. Media may lie one level down under ``data`` when the top level has no frames.
+
+Whatever is wrong raises `BadChunk` with a text that a service's author understands, and ends the
+session. So does a change of frame size or sound format: the tracks are made for the first ones.
+Frames are copied, for a service may paint its next picture into the same array while they play.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from PIL import Image
+
+from gpu_node.room import Frame, Pcm
+from shared.errors import BadChunk
+
+MAX_FPS = 240.0
+DEFAULT_AUDIO_RATE_HZ = 48_000
+MAX_AUDIO_RATE_HZ = 192_000
+MAX_AUDIO_CHANNELS = 2
+
+_MEDIA_KEYS = ("frames", "frames_b64", "audio_b64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioClip:
+    """Sound of one chunk."""
+
+    pcm: Pcm
+    """(samples, channels) int16."""
+    rate_hz: int
+
+    @property
+    def duration_s(self) -> float:
+        return len(self.pcm) / self.rate_hz
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaChunk:
+    """One valid chunk."""
+
+    type: str
+    """chunk, preview, status, error or done; a service may have words of its own."""
+    index: object
+    """The service's own number, passed on as it is."""
+    frames: tuple[Frame, ...]
+    fps: float
+    audio: AudioClip | None
+    metadata: dict[str, object]
+    """The chunk without its media: what is said on tf.status."""
+
+
+class ChunkReader:
+    """Reads the chunks of one session; remembers the formats that its tracks were made for."""
+
+    def __init__(self, default_fps: float) -> None:
+        self._default_fps = default_fps
+        self._size: tuple[int, int] | None = None
+        self._audio_format: tuple[int, int] | None = None
+
+    def read(self, chunk: object) -> MediaChunk:
+        """Return *chunk* checked and taken apart, or raise `BadChunk`."""
+        if not isinstance(chunk, Mapping):
+            raise BadChunk(f"A chunk must be a dict, not {type(chunk).__name__}.")
+        carrier = _carrier(chunk)
+        frames = _frames(carrier)
+        audio = _audio(carrier if "audio_b64" in carrier else chunk)
+        self._keep_size(frames)
+        self._keep_audio_format(audio)
+        return MediaChunk(
+            type=str(chunk.get("type", "chunk")),
+            index=chunk.get("index"),
+            frames=frames,
+            fps=self._fps(carrier.get("fps", chunk.get("fps"))),
+            audio=audio,
+            metadata=_without_media(chunk),
+        )
+
+    def _fps(self, fps: object) -> float:
+        if isinstance(fps, bool) or not isinstance(fps, numbers.Real):
+            return self._default_fps
+        value = float(fps)
+        return value if math.isfinite(value) and 0 < value <= MAX_FPS else self._default_fps
+
+    def _keep_size(self, frames: tuple[Frame, ...]) -> None:
+        for frame in frames:
+            height, width = frame.shape[:2]
+            if self._size is None:
+                self._size = (width, height)
+            if (width, height) != self._size:
+                first = f"{self._size[0]}x{self._size[1]}"
+                raise BadChunk(
+                    f"A frame is {width}x{height} but the session began with {first}; "
+                    "the frame size can't change."
+                )
+
+    def _keep_audio_format(self, audio: AudioClip | None) -> None:
+        if audio is None:
+            return
+        found = (audio.rate_hz, audio.pcm.shape[1])
+        if self._audio_format is None:
+            self._audio_format = found
+        if found != self._audio_format:
+            first = "{} Hz, {} channel(s)".format(*self._audio_format)
+            raise BadChunk(
+                f"Sound has {found[0]} Hz, {found[1]} channel(s) but the session began with "
+                f"{first}; the sound format can't change."
+            )
+
+
+def _carrier(chunk: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the level that holds the media: the top, or ``data`` when the top has no frames."""
+    inner = chunk.get("data")
+    if _is_list(chunk.get("frames")) or "frames_b64" in chunk or not isinstance(inner, Mapping):
+        return chunk
+    return inner if any(key in inner for key in _MEDIA_KEYS) else chunk
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _frames(carrier: Mapping[str, object]) -> tuple[Frame, ...]:
+    raw = carrier.get("frames")
+    if isinstance(raw, (list, tuple)):
+        return tuple(_frame(item, place) for place, item in enumerate(raw))
+    if raw is not None and not isinstance(raw, numbers.Number):
+        raise BadChunk(f"frames must be a list of frames or a count, not {type(raw).__name__}.")
+    encoded = carrier.get("frames_b64")
+    if encoded is None:
+        return ()
+    if not isinstance(encoded, (list, tuple)):
+        raise BadChunk(f"frames_b64 must be a list, not {type(encoded).__name__}.")
+    return tuple(_jpeg(item, place) for place, item in enumerate(encoded))
+
+
+def _frame(item: object, place: int) -> Frame:
+    if isinstance(item, Image.Image):
+        return _checked(np.array(item.convert("RGB")), place)
+    if isinstance(item, np.ndarray):
+        return _checked(item, place).copy(order="C")
+    to_ndarray = getattr(item, "to_ndarray", None)
+    if to_ndarray is None:
+        raise BadChunk(
+            f"Frame {place} is a {type(item).__name__}; use a PIL image, a uint8 array of shape "
+            "(height, width, 3) or a PyAV frame."
+        )
+    return _checked(to_ndarray(format="rgb24"), place).copy(order="C")
+
+
+def _checked(array: object, place: int) -> Frame:
+    if not isinstance(array, np.ndarray) or array.shape[2:] != (3,):
+        shape = getattr(array, "shape", type(array).__name__)
+        raise BadChunk(f"Frame {place} has shape {shape}; it must be (height, width, 3), RGB.")
+    if array.dtype != np.uint8:
+        raise BadChunk(f"Frame {place} has dtype {array.dtype}; it must be uint8, 0 to 255.")
+    if array.size == 0:
+        raise BadChunk(f"Frame {place} is empty: shape {array.shape}.")
+    return array
+
+
+def _jpeg(item: object, place: int) -> Frame:
+    raw = _base64(item, f"Frame {place} of frames_b64")
+    try:
+        with Image.open(io.BytesIO(raw), formats=("JPEG",)) as image:
+            return _checked(np.array(image.convert("RGB")), place)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:
+        raise BadChunk(f"Frame {place} of frames_b64 is no readable JPEG.") from fault
+
+
+def _base64(item: object, what: str) -> bytes:
+    if not isinstance(item, (str, bytes)):
+        raise BadChunk(f"{what} must be a base64 string, not {type(item).__name__}.")
+    try:
+        return base64.b64decode(item, validate=True)
+    except (binascii.Error, ValueError) as fault:
+        raise BadChunk(f"{what} is no valid base64.") from fault
+
+
+def _audio(carrier: Mapping[str, object]) -> AudioClip | None:
+    encoded = carrier.get("audio_b64")
+    if encoded is None:
+        return None
+    raw = _base64(encoded, "audio_b64")
+    rate_hz = _count(carrier, "audio_sample_rate", DEFAULT_AUDIO_RATE_HZ, MAX_AUDIO_RATE_HZ)
+    channels = _count(carrier, "audio_channels", 1, MAX_AUDIO_CHANNELS)
+    if len(raw) % (2 * channels):
+        raise BadChunk(
+            f"audio_b64 holds {len(raw)} bytes, no multiple of {2 * channels} "
+            f"({channels} channel(s) of 16 bit)."
+        )
+    if not raw:
+        return None
+    pcm = np.frombuffer(raw, dtype="<i2").astype(np.int16).reshape(-1, channels)
+    return AudioClip(pcm=pcm, rate_hz=rate_hz)
+
+
+def _count(carrier: Mapping[str, object], name: str, default: int, highest: int) -> int:
+    value = carrier.get(name)
+    if value is None:
+        return default
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or not 1 <= int(cast(int, value)) <= highest:
+        raise BadChunk(f"{name} must be a whole number from 1 to {highest}, not {value!r:.40}.")
+    return int(cast(int, value))
+
+
+def _without_media(chunk: Mapping[str, object]) -> dict[str, object]:
+    kept = {str(key): value for key, value in chunk.items() if not _is_media(key, value)}
+    inner = kept.get("data")
+    if isinstance(inner, Mapping):
+        kept["data"] = {
+            str(key): value for key, value in inner.items() if not _is_media(key, value)
+        }
+    return kept
+
+
+def _is_media(key: object, value: object) -> bool:
+    if key == "frames":
+        return not isinstance(value, numbers.Number)
+    return key in _MEDIA_KEYS
