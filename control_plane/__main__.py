@@ -1,0 +1,143 @@
+"""How is a replica started?
+
+``python -m control_plane`` reads its settings once, takes its port, makes sure of Redis and serves
+until SIGTERM or Ctrl-C, then lets requests under way finish. An operator's mistake ends it before
+that: exit 2 and one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import signal
+import socket
+import sys
+from types import FrameType
+
+import structlog
+import uvicorn
+import uvloop
+
+from control_plane.app import Replica
+from control_plane.settings import ReplicaSettings
+from shared.errors import StartupError
+from shared.logs import set_up_logs
+from shared.settings import load
+
+FINISH_WITHIN_S = 12
+"""For requests under way when asked to stop; a DELETE may wait ten seconds for a cleanup."""
+
+_log = structlog.get_logger()
+
+
+def main() -> int:
+    """Run one replica; returns the exit code."""
+    set_up_logs()
+    try:
+        settings = load(ReplicaSettings)
+        _check_address(settings)
+        listener = _listen(settings.host, settings.port)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings, listener))
+    except StartupError as mistake:
+        sys.stderr.write(f"{mistake}\n")
+        if mistake.try_:
+            sys.stderr.write(f"Try: {mistake.try_}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _check_address(settings: ReplicaSettings) -> None:
+    if not settings.on_loopback and not settings.no_auth:
+        raise StartupError(
+            f"Listening on {settings.host} would let anybody use this replica without a key.",
+            try_="--host 127.0.0.1, or --no-auth if only trusted machines can reach it",
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the port now, so that one in use is told before anything else happens."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except socket.gaierror as unknown:
+        raise StartupError(
+            f"There is no address called {host}.", try_="--host 127.0.0.1"
+        ) from unknown
+    except OSError as fault:
+        if fault.errno == errno.EADDRINUSE:
+            message = f"Port {port} on {host} is in use."
+        else:
+            message = f"Port {port} on {host} can't be listened on ({fault.strerror})."
+        raise StartupError(message, try_="--port 0, which picks a free one") from fault
+    return listener
+
+
+async def _serve(settings: ReplicaSettings, listener: socket.socket) -> None:
+    replica = Replica(settings)
+    try:
+        await replica.registry.check()
+    except StartupError:
+        await replica.registry.aclose()
+        raise
+    _quiet_signals()
+    server = _Server(
+        uvicorn.Config(
+            replica.app,
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=FINISH_WITHIN_S,
+        ),
+        address=_address_of(listener),
+    )
+    await server.serve(sockets=[listener])
+
+
+def _quiet_signals() -> None:
+    """Let the server end by its own handlers: it raises the signal again once all is closed."""
+
+    def ignore(_number: int, _frame: FrameType | None) -> None:
+        return
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ignore)
+
+
+def _address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does, and keeps the collector away from what lasts."""
+
+    def __init__(self, config: uvicorn.Config, *, address: str) -> None:
+        super().__init__(config)
+        self._address = address
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+        # For whoever started this process with port 0 and waits for the line.
+        sys.stdout.write(f"listening on {self._address}\n")
+        sys.stdout.flush()
+        _log.info("replica_started", address=self._address)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""May this session start now, wait, or not at all?
+
+The registry decides, in one script; here a wish is checked and brought into the form that the
+script takes. An accepted wish costs one call of the registry (two with an image, which is stored
+first, on its own connection). LiveKit isn't asked: a cached probe says whether it was there a
+moment ago.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from control_plane.images import ImageShrinker
+from control_plane.metrics import Metrics
+from control_plane.vitals import Vitals
+from shared.errors import InvalidImage, InvalidRequest, RoomsUnavailable, UnknownPool
+from shared.ids import new_session_id
+from shared.records import Opened, OpenRequest, SessionLimits, SessionRequest
+from shared.store import Registry
+
+MAX_REQUEST_BYTES = 256 * 1024
+"""What Redis keeps of one request, its image aside."""
+_ANYBODY = "anybody"
+"""The caller, as long as nobody checks who is calling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What somebody asked for, shape already checked."""
+
+    identity: str
+    config: Mapping[str, object]
+    prompt: str | None = None
+    image_path: str | None = None
+    pool: str | None = None
+    """None: the replica's first one."""
+    idempotency_key: str | None = None
+
+
+class Admission:
+    """The replica's side of the line."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        vitals: Vitals,
+        metrics: Metrics,
+        pools: tuple[str, ...],
+        limits: SessionLimits,
+        queue_size: int,
+    ) -> None:
+        self._registry = registry
+        self._vitals = vitals
+        self._metrics = metrics
+        self._pools = pools
+        self._limits = limits
+        self._queue_size = queue_size
+        self._images = ImageShrinker()
+
+    async def admit(self, wish: Wish) -> Opened:
+        """Put the wish in line; it may be assigned at once.
+
+        Raises:
+            InvalidRequest: Unknown pool, an image that isn't one, too much configuration.
+            IdempotencyMismatch: The key was used with another body.
+            Unavailable: Redis or LiveKit is out, or too many images wait.
+        """
+        pool = self._pool_of(wish)
+        if not self._vitals.rooms_reachable:
+            raise RoomsUnavailable(why="it didn't answer the last probe")
+        session_id = new_session_id(pool)
+        request, stored_bytes = _request_of(wish)
+        if stored_bytes > MAX_REQUEST_BYTES:
+            raise InvalidRequest(
+                f"The config and prompt are over {MAX_REQUEST_BYTES // 1024} KiB together."
+            )
+        if (image := wish.config.get("image")) is not None:
+            await self._keep_image(session_id, image)
+        opened = await self._registry.open(
+            OpenRequest(
+                pool=pool,
+                session_id=session_id,
+                request=request,
+                limits=self._limits,
+                queue_size=self._queue_size,
+                idempotency_hash=_idempotency_hash(wish, pool),
+                fingerprint=_fingerprint(wish),
+            )
+        )
+        self._metrics.admission(pool, opened)
+        return opened
+
+    def close(self) -> None:
+        """Start no more work on images."""
+        self._images.close()
+
+    def _pool_of(self, wish: Wish) -> str:
+        if wish.pool is None:
+            return self._pools[0]
+        if wish.pool not in self._pools:
+            raise UnknownPool(pool=wish.pool, served=self._pools)
+        return wish.pool
+
+    async def _keep_image(self, session_id: str, image: object) -> None:
+        """Store the image before its session exists; unclaimed, the registry forgets it."""
+        if not isinstance(image, str):
+            raise InvalidImage(why="send it as a data URL that begins 'data:image/…;base64,'")
+        await self._registry.put_image(session_id, await self._images.shrink(image))
+
+
+def _request_of(wish: Wish) -> tuple[SessionRequest, int]:
+    """Return what is kept of a wish, without its image, and how large that is."""
+    request = SessionRequest(
+        identity=wish.identity,
+        config={name: value for name, value in wish.config.items() if name != "image"},
+        prompt=wish.prompt,
+        image_path=wish.image_path,
+    )
+    return request, len(json.dumps(request.config)) + len(json.dumps(request.prompt))
+
+
+def _idempotency_hash(wish: Wish, pool: str) -> str:
+    if wish.idempotency_key is None:
+        return ""
+    scope = "\0".join((_ANYBODY, pool, wish.idempotency_key))
+    return hashlib.sha256(scope.encode()).hexdigest()
+
+
+def _fingerprint(wish: Wish) -> str:
+    """Digest all that was asked for, so that the order of keys and spaces don't count."""
+    if wish.idempotency_key is None:
+        return ""
+    asked = [wish.identity, wish.prompt, wish.image_path, wish.config]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""The HTTP API: shapes of requests and answers, and how errors look from outside."""

@@ -1,0 +1,124 @@
+"""How is a session created, looked at and ended over HTTP?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import assert_never
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from control_plane.admission import Admission, Wish
+from control_plane.api.answers import Answers, json_answer
+from control_plane.api.bodies import (
+    CreateSession,
+    LeanRoute,
+    SessionCreated,
+    SessionGone,
+    SessionStatus,
+    body_of,
+    check_identity,
+    idempotency_key,
+    read_body,
+)
+from control_plane.room_chores import RoomChores
+from shared.errors import Busy, InvalidName, UnknownSession
+from shared.ids import pool_of
+from shared.records import Admitted, Ended, Opened, Queued, Refused, SessionRecord
+from shared.states import Reason
+from shared.store import Registry
+
+BUSY_RETRY_AFTER_S = 5
+CLEANUP_WAIT_S = 10.0
+_LOOK_EVERY_S = 0.1
+
+
+def session_routes(
+    *,
+    admission: Admission,
+    registry: Registry,
+    answers: Answers,
+    chores: RoomChores,
+    pools: tuple[str, ...],
+) -> APIRouter:
+    """Return the routes of ``/v1/stream/sessions``."""
+    router = APIRouter(route_class=LeanRoute, tags=["sessions"])
+
+    @router.post(
+        "/v1/stream/sessions",
+        openapi_extra=body_of(CreateSession),
+        responses={200: {"model": SessionCreated}, 202: {"model": SessionCreated}},
+    )
+    async def create_session(request: Request) -> Response:
+        """Create a session: assigned at once (200), in line (202) or refused (429)."""
+        body = await read_body(request, CreateSession)
+        wish = Wish(
+            identity=check_identity(body.identity),
+            config=body.config,
+            prompt=body.prompt,
+            image_path=body.image_path,
+            pool=body.pool,
+            idempotency_key=idempotency_key(request),
+        )
+        return _created(await admission.admit(wish), answers)
+
+    @router.get("/v1/stream/sessions/{session_id}", responses={200: {"model": SessionStatus}})
+    async def get_session(request: Request, session_id: str) -> Response:  # noqa: ARG001
+        """Tell how a session stands; for a waiting one also a sign of life."""
+        return json_answer(answers.status(await touched(registry, session_id, pools)))
+
+    @router.delete("/v1/stream/sessions/{session_id}", responses={200: {"model": SessionGone}})
+    async def delete_session(request: Request, session_id: str) -> Response:  # noqa: ARG001
+        """End a session; waits for its node's cleanup, but not for ever."""
+        record = await registry.cancel(known_id(session_id, pools), Reason.CLIENT_STOP)
+        if record.ended:
+            # It held no slot, so no node will look after the room.
+            chores.delete_room(session_id)
+        else:
+            record = await _ended_or_late(registry, record)
+        gone: SessionGone = {"session_id": session_id, "status": record.state}
+        return json_answer(gone)
+
+    return router
+
+
+def known_id(session_id: str, pools: tuple[str, ...]) -> str:
+    """Return *session_id* if it may name a session of *pools*, else raise `UnknownSession`."""
+    try:
+        served = pool_of(session_id) in pools
+    except InvalidName:
+        served = False
+    if not served:
+        raise UnknownSession(session_id=session_id)
+    return session_id
+
+
+async def touched(registry: Registry, session_id: str, pools: tuple[str, ...]) -> SessionRecord:
+    """Return the session as it is now, and count the question as a sign of life."""
+    found = await registry.touch([known_id(session_id, pools)])
+    if session_id not in found:
+        raise UnknownSession(session_id=session_id)
+    return found[session_id]
+
+
+def _created(opened: Opened, answers: Answers) -> Response:
+    match opened:
+        case Refused():
+            raise Busy(detail=opened.detail, retry_after_s=BUSY_RETRY_AFTER_S)
+        case Queued():
+            return json_answer(answers.created(opened.session, replay=opened.replay), 202)
+        case Admitted() | Ended():
+            return json_answer(answers.created(opened.session, replay=opened.replay))
+        case _:
+            assert_never(opened)
+
+
+async def _ended_or_late(registry: Registry, record: SessionRecord) -> SessionRecord:
+    """Return the session once its cleanup is confirmed, or still draining when that takes long."""
+    deadline_s = time.monotonic() + CLEANUP_WAIT_S
+    while not record.ended and time.monotonic() < deadline_s:
+        await asyncio.sleep(_LOOK_EVERY_S)
+        record = await registry.read(record.session_id)
+    return record

@@ -1,0 +1,143 @@
+"""How is a replica put together?
+
+The composition root: every part is made here and handed what it needs. A replica keeps nothing
+that another one couldn't rebuild by reading Redis, so parts start in any order and stopping loses
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from control_plane.admission import Admission
+from control_plane.api import problems
+from control_plane.api.answers import Answers
+from control_plane.api.edge import Edge
+from control_plane.api.health import health_routes
+from control_plane.api.pages import DIST, page_routes
+from control_plane.api.sessions import session_routes
+from control_plane.api.tokens import token_routes
+from control_plane.metrics import Metrics
+from control_plane.room_chores import RoomChores
+from control_plane.session_tokens import SessionTokens
+from control_plane.settings import ReplicaSettings
+from control_plane.sweeper import Sweeper
+from control_plane.vitals import Vitals
+from shared.errors import GreenroomError
+from shared.lifecycle import Background
+from shared.rooms.admin import RoomAdmin
+from shared.rooms.tokens import RoomTokens
+from shared.store import Registry
+
+
+class Replica:
+    """All parts of one replica; `app` is what the HTTP server runs."""
+
+    def __init__(self, settings: ReplicaSettings, *, dist: Path = DIST) -> None:
+        pools = settings.pools
+        livekit_secret = settings.livekit_api_secret.get_secret_value()
+        self._settings = settings
+        self._dist = dist
+        self.metrics = Metrics()
+        self.registry = Registry.connect(settings.redis_url)
+        self.registry.observe(self.metrics.script)
+        self.rooms = RoomAdmin(
+            settings.livekit_url, settings.livekit_api_key, livekit_secret, settings.deployment_id
+        )
+        self.vitals = Vitals(registry=self.registry, rooms=self.rooms, pools=pools)
+        self.chores = RoomChores(rooms=self.rooms, metrics=self.metrics)
+        self.sweeper = Sweeper(registry=self.registry, chores=self.chores, pools=pools)
+        self.admission = Admission(
+            registry=self.registry,
+            vitals=self.vitals,
+            metrics=self.metrics,
+            pools=pools,
+            limits=settings.limits,
+            queue_size=settings.queue_size,
+        )
+        self.answers = Answers(
+            room_tokens=RoomTokens(
+                settings.livekit_api_key,
+                livekit_secret,
+                settings.token_ttl_s,
+                settings.deployment_id,
+            ),
+            session_tokens=SessionTokens(settings.session_secret.get_secret_value().encode()),
+            livekit_url=settings.livekit_public_url,
+        )
+        self.app: ASGIApp = Edge(
+            self._api(),
+            loopback_only=settings.on_loopback,
+            host=settings.host,
+            allowed_origins=settings.allowed_origins,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Sweep, probe and do chores as long as the block lasts; then close all connections."""
+        loops = Background()
+        try:
+            await self.vitals.probe_rooms()
+            self.chores.start()
+            loops.start("sweeper", self.sweeper.run())
+            loops.start("livekit_probe", self.vitals.run())
+            yield
+        finally:
+            await loops.aclose()
+            await self.chores.aclose()
+            self.admission.close()
+            await self.rooms.aclose()
+            await self.registry.aclose()
+
+    def _api(self) -> FastAPI:
+        def lifespan(_app: FastAPI) -> AbstractAsyncContextManager[None]:
+            return self.running()
+
+        app = FastAPI(
+            title="Greenroom",
+            version=version("greenroom"),
+            docs_url=None,  # its page would load scripts from elsewhere
+            redoc_url=None,
+            lifespan=lifespan,
+        )
+        if self._settings.allowed_origins:
+            app.add_middleware(
+                CORSMiddleware,
+                allow_origins=list(self._settings.allowed_origins),
+                allow_methods=["*"],
+                allow_headers=["*"],
+            )
+        app.add_exception_handler(GreenroomError, problems.on_error)
+        app.add_exception_handler(HTTPException, problems.on_http_error)
+        app.add_exception_handler(RequestValidationError, problems.on_invalid_query)
+        app.add_exception_handler(Exception, problems.on_bug)
+        self._add_routes(app)
+        return app
+
+    def _add_routes(self, app: FastAPI) -> None:
+        pools = self._settings.pools
+        app.include_router(
+            session_routes(
+                admission=self.admission,
+                registry=self.registry,
+                answers=self.answers,
+                chores=self.chores,
+                pools=pools,
+            )
+        )
+        app.include_router(token_routes(registry=self.registry, answers=self.answers, pools=pools))
+        app.include_router(
+            health_routes(vitals=self.vitals, metrics=self.metrics, settings=self._settings)
+        )
+        app.include_router(
+            page_routes(livekit_url=self._settings.livekit_public_url, dist=self._dist)
+        )

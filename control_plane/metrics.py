@@ -1,0 +1,200 @@
+"""What do we count here?
+
+Two kinds. What this process did itself: admissions that it answered, script times, chores in
+rooms. And what the registry knows: line, sessions, slots, nodes, totals since the registry began.
+Those are the same on each replica, so a dashboard takes the maximum over replicas and not the sum.
+
+Labels come from closed sets, never a session or an identity; only node gauges name a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from shared.records import Admitted, Ended, Opened, Queued, Refused, Snapshot
+from shared.states import ENDED_STATES, Judgement, NodeState, Reason, SessionState
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_SCRIPT_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+_RETURNED, _ENDED = "returned_", "ended_"
+
+
+class Metrics:
+    """The instruments of one replica; a registry of their own, so that tests may run several."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._admissions = Counter(
+            "greenroom_admissions_total",
+            "Create calls that this replica answered, by outcome.",
+            ("pool", "outcome"),
+            registry=self._registry,
+        )
+        self._scripts = Histogram(
+            "greenroom_script_seconds",
+            "Round trip of one registry script.",
+            ("script",),
+            buckets=_SCRIPT_BUCKETS_S,
+            registry=self._registry,
+        )
+        self._chores = Counter(
+            "greenroom_room_chores_total",
+            "Rooms deleted and returns announced by this replica, by outcome.",
+            ("chore", "outcome"),
+            registry=self._registry,
+        )
+        self._livekit_up = Gauge(
+            "greenroom_livekit_up",
+            "1 if LiveKit answered the last probe.",
+            registry=self._registry,
+        )
+        self._redis_up = Gauge(
+            "greenroom_redis_up",
+            "1 if Redis answered the last look.",
+            registry=self._registry,
+        )
+        self._known = _Known()
+        self._registry.register(self._known)
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    def admission(self, pool: str, opened: Opened) -> None:
+        """One create call was answered."""
+        self._admissions.labels(pool, _outcome(opened)).inc()
+
+    def script(self, name: str, seconds: float) -> None:
+        """One script call returned."""
+        self._scripts.labels(name).observe(seconds)
+
+    def room_chore(self, chore: str, outcome: str) -> None:
+        """One chore is over: done, failed or dropped."""
+        self._chores.labels(chore, outcome).inc()
+
+    def render(self, snapshots: tuple[Snapshot, ...] | None, *, livekit_up: bool) -> bytes:
+        """Return all as Prometheus text; None: Redis is out, what it knows is left out."""
+        self._known.snapshots = snapshots or ()
+        self._redis_up.set(snapshots is not None)
+        self._livekit_up.set(livekit_up)
+        return generate_latest(self._registry)
+
+
+def _outcome(opened: Opened) -> str:
+    match opened:
+        case Refused():
+            return opened.detail
+        case Ended():
+            return "replayed"
+        case Admitted():
+            return "replayed" if opened.replay else "assigned"
+        case Queued():
+            return "replayed" if opened.replay else "queued"
+        case _:
+            assert_never(opened)
+
+
+class _Known(Collector):
+    """Turns the latest snapshots into metrics when they are asked for."""
+
+    def __init__(self) -> None:
+        self.snapshots: tuple[Snapshot, ...] = ()
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._line()
+        yield from self._nodes()
+        yield from self._totals()
+
+    def _line(self) -> Iterator[Metric]:
+        sessions = GaugeMetricFamily(
+            "greenroom_sessions", "Live sessions by state.", labels=("pool", "state")
+        )
+        depth = GaugeMetricFamily(
+            "greenroom_queue_depth", "Sessions waiting in line.", labels=("pool",)
+        )
+        oldest = GaugeMetricFamily(
+            "greenroom_queue_oldest_wait_seconds",
+            "How long the head of the line has waited.",
+            labels=("pool",),
+        )
+        for pool in self.snapshots:
+            for state in _LIVE_STATES:
+                sessions.add_metric((pool.pool, state), pool.states.get(state, 0))
+            depth.add_metric((pool.pool,), pool.queued)
+            oldest.add_metric((pool.pool,), pool.oldest_wait_s)
+        yield from (sessions, depth, oldest)
+
+    def _nodes(self) -> Iterator[Metric]:
+        slots = GaugeMetricFamily(
+            "greenroom_slots", "Slots of live nodes by kind.", labels=("pool", "kind")
+        )
+        nodes = GaugeMetricFamily(
+            "greenroom_nodes", "Live nodes by state.", labels=("pool", "state")
+        )
+        suspects = GaugeMetricFamily(
+            "greenroom_nodes_suspect", "Live nodes that failed too often.", labels=("pool",)
+        )
+        silence = GaugeMetricFamily(
+            "greenroom_node_silence_seconds",
+            "Time since the last beat of a live node.",
+            labels=("pool", "node"),
+        )
+        for pool in self.snapshots:
+            known = pool.nodes
+            slots.add_metric((pool.pool, "total"), sum(node.capacity for node in known))
+            slots.add_metric((pool.pool, "used"), sum(node.used for node in known))
+            slots.add_metric((pool.pool, "quarantined"), sum(node.quarantined for node in known))
+            for state in _LIVE_NODE_STATES:
+                nodes.add_metric((pool.pool, state), sum(node.state is state for node in known))
+            suspect = sum(node.judged is Judgement.SUSPECT for node in known)
+            suspects.add_metric((pool.pool,), suspect)
+            for node in known:
+                silence.add_metric((pool.pool, node.node_id), node.beat_age_s)
+        yield from (slots, nodes, suspects, silence)
+
+    def _totals(self) -> Iterator[Metric]:
+        plain = {
+            name: CounterMetricFamily(f"greenroom_{metric}", text, labels=("pool",))
+            for name, metric, text in _PLAIN_TOTALS
+        }
+        returned = CounterMetricFamily(
+            "greenroom_sessions_returned",
+            "Returns to the line, by cause.",
+            labels=("pool", "why"),
+        )
+        ended = CounterMetricFamily(
+            "greenroom_sessions_ended", "Sessions that ended, by reason.", labels=("pool", "reason")
+        )
+        for pool in self.snapshots:
+            for name, family in plain.items():
+                family.add_metric((pool.pool,), pool.totals.get(name, 0))
+            for reason in Reason:
+                ended.add_metric((pool.pool, reason), pool.totals.get(_ENDED + reason, 0))
+            for why, count in _named(pool.totals.items(), _RETURNED):
+                returned.add_metric((pool.pool, why), count)
+        yield from (*plain.values(), returned, ended)
+
+
+_LIVE_STATES = tuple(state for state in SessionState if state not in ENDED_STATES)
+_LIVE_NODE_STATES = tuple(state for state in NodeState if state is not NodeState.DEAD)
+_PLAIN_TOTALS = (
+    ("opened", "sessions_opened", "Sessions that were accepted."),
+    ("assigned", "sessions_assigned", "Assignments of a session to a node."),
+    ("nodes_died", "nodes_died", "Nodes declared dead."),
+)
+
+
+def _named(totals: Iterable[tuple[str, int]], prefix: str) -> Iterator[tuple[str, int]]:
+    return ((name.removeprefix(prefix), count) for name, count in totals if name.startswith(prefix))

@@ -1,0 +1,87 @@
+"""What has to be done in rooms after a session moved, without holding anybody up?
+
+Deleting the room of an ended session, and putting the old worker out of the room of one that went
+back to the line. Both want LiveKit, which may be slow or gone, so they are only noted down here and
+done by a few workers behind. Nothing depends on them: a room that is left over closes by itself
+when it is empty, and a worker that is left over is put out by its successor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from control_plane.metrics import Metrics
+from shared.errors import RoomsUnavailable
+from shared.lifecycle import Background, repeat
+from shared.records import Return
+from shared.room_status import StatusWriter
+from shared.rooms.admin import RoomAdmin
+
+WORKERS = 8
+MOST_WAITING = 10_000
+
+_log = structlog.get_logger()
+
+
+class RoomChores:
+    """A bounded list of chores and the workers that do them."""
+
+    def __init__(self, *, rooms: RoomAdmin, metrics: Metrics) -> None:
+        self._rooms = rooms
+        self._metrics = metrics
+        self._waiting: asyncio.Queue[_Chore] = asyncio.Queue(MOST_WAITING)
+        self._workers = Background()
+
+    def start(self) -> None:
+        """Begin to work."""
+        for number in range(WORKERS):
+            name = f"room_chores_{number}"
+            self._workers.start(name, repeat(self._do_next, name=name, every_s=0.0))
+
+    async def aclose(self) -> None:
+        """Stop; what is left undone closes by itself or is done by another."""
+        await self._workers.aclose()
+
+    def delete_room(self, session_id: str) -> None:
+        """The session has ended: its room goes."""
+        self._note("delete_room", session_id, partial(self._rooms.delete, session_id))
+
+    def announce_return(self, back: Return) -> None:
+        """The session is back in line: its old worker goes, and whoever is there is told."""
+        self._note("announce_return", back.session_id, partial(self._announce, back))
+
+    def _note(self, name: str, session_id: str, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            self._waiting.put_nowait(_Chore(name=name, session_id=session_id, work=work))
+        except asyncio.QueueFull:
+            self._metrics.room_chore(name, "dropped")
+
+    async def _do_next(self) -> None:
+        chore = await self._waiting.get()
+        try:
+            await chore.work()
+        except RoomsUnavailable as fault:
+            self._metrics.room_chore(chore.name, "failed")
+            _log.warning(
+                "room_chore_failed", chore=chore.name, session=chore.session_id, why=str(fault)
+            )
+        else:
+            self._metrics.room_chore(chore.name, "done")
+
+    async def _announce(self, back: Return) -> None:
+        status = StatusWriter(session_id=back.session_id, now_s=time.time)
+        await self._rooms.remove_older_workers(back.session_id, (back.epoch, 0))
+        await self._rooms.send_status(back.session_id, status.requeued(back.why))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chore:
+    name: str
+    session_id: str
+    work: Callable[[], Awaitable[None]]

@@ -1,0 +1,81 @@
+"""How do Redis, LiveKit and the nodes do, at most a moment ago?
+
+Health checks, metrics and admission all want to know, often and at once. So LiveKit is probed in
+the background and the registry's snapshot is shared for a second: however many ask, each of the two
+servers is asked about once per second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import NoReturn
+
+import structlog
+
+from shared.errors import StoreUnavailable
+from shared.lifecycle import repeat
+from shared.records import Snapshot
+from shared.rooms.admin import RoomAdmin
+from shared.store import Registry
+
+PROBE_EVERY_S = 2.0
+PROBE_AGAIN_S = 0.5
+"""While LiveKit is out, so that its return is seen soon."""
+SNAPSHOT_KEPT_S = 1.0
+
+_log = structlog.get_logger()
+
+
+class Vitals:
+    """One replica's latest look at what it depends on."""
+
+    def __init__(self, *, registry: Registry, rooms: RoomAdmin, pools: tuple[str, ...]) -> None:
+        self._registry = registry
+        self._rooms = rooms
+        self._pools = pools
+        self._rooms_reachable = False
+        self._look = asyncio.Lock()
+        self._seen: tuple[Snapshot, ...] | StoreUnavailable = ()
+        self._seen_until_s = 0.0
+
+    @property
+    def rooms_reachable(self) -> bool:
+        """Whether LiveKit answered the last probe."""
+        return self._rooms_reachable
+
+    async def probe_rooms(self) -> None:
+        """Ask LiveKit once."""
+        reachable = await self._rooms.probe()
+        if reachable != self._rooms_reachable:
+            _log.info("livekit_reachable" if reachable else "livekit_unreachable")
+        self._rooms_reachable = reachable
+
+    async def run(self) -> NoReturn:
+        """Keep asking LiveKit."""
+        await repeat(self._probe_and_rest, name="livekit_probe", every_s=PROBE_AGAIN_S)
+
+    async def _probe_and_rest(self) -> None:
+        await self.probe_rooms()
+        if self._rooms_reachable:
+            await asyncio.sleep(PROBE_EVERY_S - PROBE_AGAIN_S)
+
+    async def snapshots(self) -> tuple[Snapshot, ...]:
+        """Return one snapshot for each pool, at most a second old.
+
+        Raises:
+            StoreUnavailable: Redis is out; that too is remembered for a second.
+        """
+        async with self._look:
+            if time.monotonic() >= self._seen_until_s:
+                self._seen = await self._take_snapshots()
+                self._seen_until_s = time.monotonic() + SNAPSHOT_KEPT_S
+        if isinstance(self._seen, StoreUnavailable):
+            raise StoreUnavailable(why="no answer to the last look") from self._seen
+        return self._seen
+
+    async def _take_snapshots(self) -> tuple[Snapshot, ...] | StoreUnavailable:
+        try:
+            return tuple([await self._registry.snapshot(pool) for pool in self._pools])
+        except StoreUnavailable as unavailable:
+            return unavailable
