@@ -1,0 +1,185 @@
+"""How is one child process started, listened to and stopped?
+
+Its output goes line by line to a log file that is bounded in size, to a short tail that is shown
+when it fails, and, if its spec says so, to the person at the terminal. It lives in a session and
+process group of its own: Ctrl-C in the terminal doesn't reach it, stopping it reaches its children.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from shared.embedded import tether
+
+TAIL_LINES = 15
+_LOG_LIMIT_BYTES = 8 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
+
+Probe = Callable[[], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """What a child is: how to start it, how to know that it is ready, how to stop it."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ready: Probe
+    """Asked again and again after each start until it says True."""
+    ready_within_s: float | None = 20.0
+    """A child that isn't ready by then is killed and counts as crashed; None: no limit."""
+    stop_within_s: float = 5.0
+    """After SIGTERM; then SIGKILL."""
+    interrupt_within_s: float | None = None
+    """The same after Ctrl-C, when the child gets SIGINT instead; None: no difference is made."""
+    term_twice: bool = False
+    """A second SIGTERM follows soon: LiveKit waits for its participants after the first."""
+    shown: bool = False
+    """Its lines are shown to the person at the terminal."""
+    pass_fds: tuple[int, ...] = field(default=())
+    """Descriptors that it inherits, such as a lock that must live as long as it does."""
+
+
+class Graveyard:
+    """The process that kills what a supervisor leaves behind when it is killed itself."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def open(self) -> None:
+        """Start it; before any child, so that none is ever unwatched."""
+        self._process = await asyncio.create_subprocess_exec(
+            *tether.bury_command(), stdin=asyncio.subprocess.PIPE, start_new_session=True
+        )
+
+    def tell(self, sign: str, group: int) -> None:
+        """Note that a process group lives (``+``) or is over (``-``)."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(f"{sign}{group}\n".encode())
+
+    async def aclose(self) -> None:
+        """Close the pipe: it kills what is left, and ends."""
+        if self._process is None or self._process.stdin is None:
+            return
+        self._process.stdin.close()
+        await self._process.wait()
+        self._process = None
+
+
+class Child:
+    """One run of one spec after another; the supervisor decides when."""
+
+    def __init__(
+        self, spec: ChildSpec, *, log: Path, graveyard: Graveyard, show: Callable[[str, str], None]
+    ) -> None:
+        self.spec = spec
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._log = log
+        self._graveyard = graveyard
+        self._show = show
+        self._process: asyncio.subprocess.Process | None = None
+        self._pump: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process is not None else None
+
+    async def spawn(self) -> None:
+        """Start the process."""
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("children are tied to the main thread and must be started from it")
+        self.tail.clear()
+        process = await asyncio.create_subprocess_exec(
+            *tether.hold_command(self.spec.argv),
+            env=dict(self.spec.env),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=self.spec.pass_fds,
+        )
+        self._graveyard.tell("+", process.pid)
+        self._process = process
+        self._pump = asyncio.create_task(self._read(process), name=f"{self.spec.name}-output")
+
+    async def wait(self) -> int:
+        """Return the exit status once the process and all of its output are done."""
+        if self._process is None or self._pump is None:
+            raise RuntimeError(f"{self.spec.name} was never started")
+        status = await self._process.wait()
+        self.signal(signal.SIGKILL)  # whatever it left in its process group
+        await self._pump
+        self._graveyard.tell("-", self._process.pid)
+        return status
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal: SIGKILL goes to the whole process group, others to the child alone."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if number == signal.SIGKILL:
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        if process.stdout is None:
+            raise RuntimeError("the child was started without a pipe")
+        with BoundedLog(self._log) as log:
+            rest = b""
+            while chunk := await process.stdout.read(_CHUNK_BYTES):
+                log.write(chunk)
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self._on_line(line)
+                if len(rest) > _CHUNK_BYTES:  # one endless line must not fill the memory
+                    self._on_line(rest)
+                    rest = b""
+            if rest:
+                self._on_line(rest)
+
+    def _on_line(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip()
+        if text:
+            self.tail.append(text)
+            if self.spec.shown:
+                self._show(self.spec.name, text)
+
+
+class BoundedLog:
+    """A log file that moves to ``<name>.1`` when it is full; the one before that is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("ab")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, data: bytes) -> None:
+        """Append *data* so that a reader sees it at once."""
+        if self._file is None:
+            raise RuntimeError("the log isn't open")
+        if self._file.tell() + len(data) > _LOG_LIMIT_BYTES:
+            self._file.close()
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._file = self._path.open("ab")
+        self._file.write(data)
+        self._file.flush()
