@@ -1,0 +1,83 @@
+/**
+ * When is the session asked for next?
+ *
+ * At the pace that the caller names, at once after `poke()`, and with a growing pause while nobody
+ * answers. Calls never overlap: a poke during a call makes one more call right after it. The time
+ * comes from a ticker, so that a hidden tab keeps its place (see `ticker.ts`).
+ */
+
+import { ApiFault, asFault } from "./fault";
+import type { SessionRecord } from "./types";
+import { ticker } from "./ticker";
+
+const SLOWEST_MS = 8_000;
+/** However many pokes come, calls start at least this far apart. */
+const SHORTEST_MS = 200;
+
+/** How long to wait after the *failures*-th failed call in a row. */
+export function backoffMs(failures: number, retryAfterS: number | null): number {
+  const grown = Math.min(SLOWEST_MS, 500 * 2 ** Math.max(0, failures));
+  return retryAfterS === null ? grown : Math.min(SLOWEST_MS, Math.max(1_000, retryAfterS * 1_000));
+}
+
+export interface PollerEvents {
+  read(): Promise<SessionRecord>;
+  paceMs(): number;
+  onRecord(record: SessionRecord): void;
+  onFault(fault: ApiFault): void;
+}
+
+export class Poller {
+  private dueAt = 0;
+  private askedAt = Number.NEGATIVE_INFINITY;
+  private busy = false;
+  private poked = false;
+  private failures = 0;
+  private stopTicks: (() => void) | null = null;
+
+  constructor(private readonly events: PollerEvents) {}
+
+  start(): void {
+    this.dueAt = 0;
+    this.stopTicks ??= ticker.every(() => this.tick());
+    this.tick();
+  }
+
+  stop(): void {
+    this.stopTicks?.();
+    this.stopTicks = null;
+  }
+
+  /** Ask now: something happened that the record may explain. */
+  poke(): void {
+    this.poked = true;
+    this.tick();
+  }
+
+  private tick(): void {
+    if (this.busy || this.stopTicks === null) return;
+    const now = performance.now();
+    const dueAt = this.poked ? this.askedAt + SHORTEST_MS : this.dueAt;
+    if (now >= dueAt) void this.ask(now);
+  }
+
+  private async ask(now: number): Promise<void> {
+    this.busy = true;
+    this.poked = false;
+    this.askedAt = now;
+    const answer = await this.events.read().catch(asFault);
+    this.busy = false;
+    // Stopped while the call was on its way: the answer belongs to nobody any more.
+    if (this.stopTicks === null) return;
+    if (answer instanceof ApiFault) {
+      this.failures += 1;
+      this.dueAt = performance.now() + backoffMs(this.failures, answer.retryAfterS);
+      this.events.onFault(answer);
+    } else {
+      this.failures = 0;
+      this.events.onRecord(answer);
+      // Only now: the pace depends on what the record said.
+      this.dueAt = performance.now() + this.events.paceMs();
+    }
+  }
+}

@@ -1,0 +1,84 @@
+/** What does the player page know and show? One immutable value; only `Player` makes new ones. */
+
+import type { Entry, SessionRecord } from "../api/types";
+import type { Ending } from "../words/endings";
+import type { Refusal } from "../words/refusals";
+import type { Picture } from "../words/states";
+
+export type Phase =
+  | "start" // the card with the prompt
+  | "entering" // asked, not answered yet
+  | "resuming" // a remembered session, not read yet
+  | "waiting" // in line, never been on stage
+  | "stage" // a slot is held, or was and will be again
+  | "ended";
+
+export interface Numbers {
+  readonly fps: number;
+  readonly rttMs: number | null;
+  readonly viewers: number;
+  readonly playedS: number;
+}
+
+/** Back in line after a stage was lost. */
+export interface Returned {
+  readonly sinceMs: number;
+}
+
+export interface Final {
+  readonly ending: Ending;
+  readonly sessionId: string;
+  readonly code: string;
+  readonly error: string | null;
+  /** Zero for somebody who never saw a frame. */
+  readonly playedS: number;
+}
+
+export interface View {
+  readonly phase: Phase;
+  readonly entry: Entry;
+  readonly refusal: Refusal | null;
+  /** One line on the start card. */
+  readonly notice: string | null;
+  readonly record: SessionRecord | null;
+  readonly enteredAtMs: number;
+  /** 0 to 1, never falls. */
+  readonly progress: number;
+  /** The API answered the last call. */
+  readonly reachable: boolean;
+  /** Another tab or device plays this session. */
+  readonly elsewhere: boolean;
+  /** The person asked for the end; it isn't confirmed yet. */
+  readonly ending: boolean;
+  readonly returned: Returned | null;
+  readonly picture: Picture;
+  readonly numbers: Numbers;
+  readonly held: readonly string[];
+  readonly hasPressed: boolean;
+  readonly blocked: boolean;
+  /** Wall time at which the session's time is up, once the end is near. */
+  readonly upAtMs: number | null;
+  readonly final: Final | null;
+}
+
+export const EMPTY_ENTRY: Entry = { prompt: "", image: null, fps: null };
+
+/** What is known before a session begins, and again when the next one does. */
+export const FRESH = {
+  refusal: null,
+  notice: null,
+  record: null,
+  enteredAtMs: 0,
+  progress: 0,
+  reachable: true,
+  elsewhere: false,
+  ending: false,
+  returned: null,
+  picture: "none",
+  numbers: { fps: 0, rttMs: null, viewers: 0, playedS: 0 },
+  held: [],
+  hasPressed: false,
+  blocked: false,
+  upAtMs: null,
+  final: null,
+} satisfies Omit<View, "phase" | "entry">;

@@ -1,0 +1,160 @@
+/**
+ * How does somebody watch who has only a link?
+ *
+ * The address names the session and, after the #, a viewer's token, which therefore never reaches a
+ * server log. The record says whose picture counts, as for the player. There's nothing to control.
+ */
+
+import { readSession } from "../api/client";
+import { Poller } from "../api/poller";
+import { ticker } from "../api/ticker";
+import { hasEnded, isOnStage, type SessionRecord } from "../api/types";
+import { Stage } from "../stage/stage";
+import type { Picture } from "../words/states";
+
+const REJOIN_MS = 2_000;
+/** So many joins in a row that fail while the session is on stage: the token is no good any more. */
+const JOINS = 4;
+
+export type Trouble = "gone" | "old_link" | "open_elsewhere";
+
+export interface WatchView {
+  readonly record: SessionRecord | null;
+  readonly reachable: boolean;
+  readonly picture: Picture;
+  readonly fps: number;
+  readonly viewers: number;
+  readonly blocked: boolean;
+  readonly trouble: Trouble | null;
+}
+
+export interface WatchAddress {
+  readonly sessionId: string;
+  readonly token: string;
+}
+
+/** Read `/watch/<session>#<token>`; null for another address. */
+export function parseWatchAddress(path: string, hash: string): WatchAddress | null {
+  const match = /^\/watch\/([a-z0-9-]{1,80})\/?$/.exec(path);
+  return match?.[1] === undefined ? null : { sessionId: match[1], token: hash.slice(1) };
+}
+
+export class Watcher {
+  readonly stage: Stage;
+  private readonly poller: Poller;
+  private readonly listeners = new Set<() => void>();
+  private joining = false;
+  private joinFailures = 0;
+  private joinDueAt = 0;
+  private view: WatchView = {
+    record: null,
+    reachable: true,
+    picture: "none",
+    fps: 0,
+    viewers: 0,
+    blocked: false,
+    trouble: null,
+  };
+
+  constructor(private readonly address: WatchAddress) {
+    this.stage = new Stage(address.sessionId, {
+      onStatus: (status) => {
+        if (status.type !== "frames") this.poller.poke();
+      },
+      onHint: () => this.poller.poke(),
+      onWorker: () => undefined,
+      onBlocked: (blocked) => this.set({ blocked }),
+      onLost: (why) => this.onLost(why),
+    });
+    this.poller = new Poller({
+      read: () => readSession(address.sessionId, null),
+      paceMs: () => (this.view.picture === "live" ? 2_000 : 1_000),
+      onRecord: (record) => this.onRecord(record),
+      onFault: (fault) => {
+        if (fault.kind === "gone" || fault.kind === "invalid") this.finish("gone");
+        else this.set({ reachable: false });
+      },
+    });
+  }
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  readonly getView = (): WatchView => this.view;
+
+  start(): void {
+    if (this.address.token === "") {
+      this.set({ trouble: "old_link" });
+      return;
+    }
+    this.poller.start();
+    ticker.every(() => this.tick());
+  }
+
+  /** After the link was opened elsewhere. */
+  watchHere(): void {
+    this.set({ trouble: null });
+    this.joinDueAt = 0;
+    this.tick();
+  }
+
+  private set(change: Partial<WatchView>): void {
+    this.view = { ...this.view, ...change };
+    this.listeners.forEach((listener) => listener());
+  }
+
+  private onRecord(record: SessionRecord): void {
+    this.set({ record, reachable: true });
+    if (hasEnded(record.status)) {
+      this.finish(null);
+      return;
+    }
+    const { node_id: nodeId, epoch, status } = record;
+    const owned = isOnStage(status) && nodeId !== null && epoch !== null;
+    this.stage.follow(owned ? { nodeId, epoch } : null);
+    this.tick();
+  }
+
+  private onLost(why: "duplicate" | "lost"): void {
+    this.joinDueAt = performance.now() + REJOIN_MS;
+    if (why === "duplicate") this.set({ trouble: "open_elsewhere" });
+    this.poller.poke();
+  }
+
+  private finish(trouble: Trouble | null): void {
+    this.poller.stop();
+    this.stage.leave();
+    this.set({ trouble });
+  }
+
+  private tick(): void {
+    const now = performance.now();
+    const { record, trouble } = this.view;
+    if (document.hidden) this.stage.pulse.assume(now);
+    const wanted = record !== null && isOnStage(record.status) && trouble === null;
+    if (wanted && !this.stage.joined && !this.joining && now >= this.joinDueAt) {
+      void this.join(record.livekit_url);
+    }
+    this.set({
+      picture: this.stage.pulse.picture(now),
+      fps: Math.round(this.stage.pulse.fps(now)),
+      viewers: this.stage.viewers,
+    });
+  }
+
+  private async join(url: string): Promise<void> {
+    this.joining = true;
+    try {
+      await this.stage.join(url, this.address.token);
+      this.joinFailures = 0;
+    } catch {
+      this.joinFailures += 1;
+      this.joinDueAt = performance.now() + REJOIN_MS;
+      if (this.joinFailures >= JOINS) this.finish("old_link");
+    } finally {
+      this.joining = false;
+    }
+  }
+}

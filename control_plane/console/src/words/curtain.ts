@@ -1,0 +1,48 @@
+/** What is said over the picture while there's no live one? Null: nothing covers it. Pure. */
+
+import type { SessionRecord } from "../api/types";
+import { youAre } from "./place";
+import { type Picture, RECONNECTING, statusWords, UNREACHABLE } from "./states";
+
+export interface Curtain {
+  readonly words: string;
+  /** Second line, smaller. */
+  readonly more: string | null;
+}
+
+export interface Situation {
+  readonly record: SessionRecord;
+  readonly picture: Picture;
+  readonly reachable: boolean;
+  readonly ending: boolean;
+  /** Seconds since the return to the line, null if the stage wasn't lost. */
+  readonly returnedS: number | null;
+}
+
+export function curtainOf(now: Situation): Curtain | null {
+  const { record, picture } = now;
+  if (now.ending || record.status === "draining") return { words: "Ending", more: null };
+  if (record.status === "queued") return inLine(now);
+  if (record.status === "running") {
+    if (picture === "live") return null;
+    if (picture === "none") return starting("The world is starting", now);
+    return starting(RECONNECTING, now);
+  }
+  return starting(statusWords(record), now);
+}
+
+function starting(words: string, now: Situation): Curtain {
+  if (!now.reachable) return { words: UNREACHABLE, more: "Your place is kept." };
+  return { words, more: null };
+}
+
+function inLine(now: Situation): Curtain {
+  if (!now.reachable) return { words: UNREACHABLE, more: "Your place is kept." };
+  if (now.returnedS === null) return { words: statusWords(now.record), more: null };
+  const place = youAre(now.record.queue_position);
+  const added = Math.round(now.returnedS);
+  return {
+    words: "Your stage was lost (the machine failed)",
+    more: `${place.charAt(0).toUpperCase()}${place.slice(1)}; ${added} s will be added.`,
+  };
+}

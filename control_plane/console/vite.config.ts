@@ -1,0 +1,10 @@
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+// `npm run dev` serves the page itself and passes API calls on to a replica on the default port.
+export default defineConfig({
+  plugins: [react()],
+  worker: { format: "es" },
+  build: { outDir: "dist", target: "es2022", chunkSizeWarningLimit: 1200, reportCompressedSize: false },
+  server: { proxy: { "/v1": "http://127.0.0.1:8088" } },
+});
