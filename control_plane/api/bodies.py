@@ -9,12 +9,13 @@ are float Unix seconds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic_core
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -25,8 +26,16 @@ from shared.ids import WORKER_PREFIX
 from shared.room_protocol import MAX_PROMPT_CHARS
 
 MAX_KEY_CHARS = 255
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 
-Identity = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+def _without_controls(text: str) -> str:
+    if _CONTROL_CHARACTERS.search(text):
+        raise ValueError("it has control characters")
+    return text
+
+
+Identity = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_without_controls)]
 
 
 class _Body(BaseModel):

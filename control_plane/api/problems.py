@@ -3,7 +3,7 @@
 As problem details (RFC 9457). Clients of the compatible API read ``detail``: it carries the exact
 word or text that they expect (``queue_full``, ``no_idle_worker``, the quoted "not found"). Ours
 beside it: ``message``, a sentence for people; ``code``, stable; ``retryable``, whether the same
-call may be repeated; ``retry_after_s`` together with the header. This is the one place that does it.
+call may be repeated; ``retry_after_s`` together with the header. No other place does this.
 """
 
 from __future__ import annotations

@@ -1,0 +1,5 @@
+"""What the component level has beside Redis: running replicas and what they need around them."""
+
+from tests.support.replica import api, begin_node, replica, room_service
+
+__all__ = ["api", "begin_node", "replica", "room_service"]
