@@ -1,0 +1,155 @@
+"""Which flags does each command take, and how do they become settings?
+
+Each flag is one field of a settings class: the help text is the field's description, the value goes
+to the process's settings by the field's name. Those of replicas come from the class itself. The
+node's class belongs to the other plane and can't be imported here, so its flags are listed; a test
+compares the list with the class. A flag that wasn't given isn't passed on: then the environment
+decides, and after it the default.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from pydantic import SecretStr
+from pydantic_core import PydanticUndefined
+
+from control_plane.settings import ReplicaSettings
+from shared.settings import ProcessSettings, SharedSettings, flag_of, variable_of
+
+Given = dict[str, Any]
+"""The flags that were given, by field name."""
+
+
+_NUMBERS: tuple[type[Any], ...] = (int, float, bool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One option of a command."""
+
+    field: str
+    kind: type[Any]
+    help: str
+    default: str = ""
+    """What applies without it, for the help text."""
+
+    def parameter(self) -> inspect.Parameter:
+        """Return it as a parameter in typer's terms."""
+        told = f"{self.help} [{variable_of(self.field)}"
+        told += f"; default: {self.default}]" if self.default else "]"
+        name = flag_of(self.field)
+        option = typer.Option(None, name, help=told, show_default=False)
+        return inspect.Parameter(
+            self.field,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=option,
+            annotation=self.kind | None,
+        )
+
+
+def flags_of(settings: type[ProcessSettings]) -> tuple[Flag, ...]:
+    """Return a flag for each field of a settings class."""
+    flags = []
+    for name, field in settings.model_fields.items():
+        default = "" if field.default is PydanticUndefined else default_text(field.default)
+        kind = next((kind for kind in _NUMBERS if kind is field.annotation), str)
+        flags.append(Flag(field=name, kind=kind, help=field.description or "", default=default))
+    return tuple(flags)
+
+
+def default_text(default: object) -> str:
+    """Return a default as the help and the README's table show it; empty for none and secrets."""
+    if default is None or isinstance(default, SecretStr):
+        return ""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+SHARED_FLAGS = flags_of(SharedSettings)
+REPLICA_FLAGS = flags_of(ReplicaSettings)
+NODE_FLAGS = (
+    Flag(
+        field="node_id",
+        kind=str,
+        help="Name of the node in the registry; made once per data folder if left out.",
+    ),
+    Flag(
+        field="max_sessions_per_worker",
+        kind=str,
+        help="Sessions at a time: auto, or a number that lowers what the model offers.",
+        default="auto",
+    ),
+    Flag(
+        field="drain_grace_s",
+        kind=float,
+        help="Seconds that running sessions get to finish when the node is asked to stop.",
+        default="30",
+    ),
+    Flag(
+        field="metrics_port",
+        kind=int,
+        help="Port of the node's own health and metrics; 0: none.",
+        default="0",
+    ),
+    Flag(
+        field="asset_root",
+        kind=str,
+        help="Folder below which the image_path of a session is looked for.",
+    ),
+    Flag(
+        field="default_fps",
+        kind=int,
+        help="Frames per second of a session that asks for none.",
+        default="16",
+    ),
+    Flag(
+        field="max_data_message_bytes",
+        kind=int,
+        help="Longest control message that a node reads.",
+        default="12288",
+    ),
+    Flag(
+        field="beat_interval_s",
+        kind=float,
+        help="Seconds between two heartbeats of a node.",
+        default="2",
+    ),
+    Flag(
+        field="node_ttl_s",
+        kind=float,
+        help="Seconds of silence after which a node counts as dead.",
+        default="10",
+    ),
+)
+
+
+def takes(flags: Iterable[Flag]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a typer command of a function that gets the given flags as its keyword ``given``."""
+    once = {flag.field: flag for flag in flags}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = typing.get_type_hints(command, include_extras=True)
+        own = [
+            parameter.replace(annotation=hints[parameter.name])
+            for parameter in inspect.signature(command).parameters.values()
+            if parameter.name != "given"
+        ]
+
+        def run(**values: Any) -> None:
+            mine = {parameter.name: values.pop(parameter.name) for parameter in own}
+            command(**mine, given={name: v for name, v in values.items() if v is not None})
+
+        run.__name__ = command.__name__
+        run.__doc__ = command.__doc__
+        signature: Sequence[inspect.Parameter] = [*own, *(f.parameter() for f in once.values())]
+        run.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
