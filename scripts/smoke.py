@@ -1,0 +1,288 @@
+"""Does the whole path work here: HTTP, line, node, media, picture, and all the way back?
+
+Starts an all-in-one on free ports with a data folder of its own, plays one session through as a
+client would, fills the house, lets somebody wait in line, and stops everything. Prints one JSON
+line of timings; exit status 0 if everything held, 1 with a sentence if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from scripts.smoke_player import Player, difference, until
+from shared.embedded.ports import free_port
+
+FRAMES_WANTED = 60
+QUEUE_SIZE = 10
+_MOST_SLOTS = 64
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy")
+
+Timings = dict[str, float]
+Answer = dict[str, Any]
+
+
+class Broken(Exception):
+    """Something that must hold doesn't."""
+
+
+def check(holds: object, what: str) -> None:
+    """Raise `Broken` with *what* unless it holds."""
+    if not holds:
+        raise Broken(what)
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the environment without settings and proxies of the person who runs this."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GREENROOM_", "TELEFUSER_")) and name.lower() not in _PROXIES
+    }
+
+
+@contextlib.contextmanager
+def running_stack(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the all-in-one; killed at the end if it still lives, its last lines shown on a fault."""
+    log = folder / "stack.log"
+    command = [str(Path(sys.executable).with_name("greenroom")), "stream-serve"]
+    command += ["--port", str(port), "--data-dir", str(folder / "data")]
+    command += ["--queue-size", str(QUEUE_SIZE)]
+    with log.open("wb") as output:
+        stack = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment())
+    try:
+        yield stack
+    except BaseException:
+        sys.stderr.write("\n".join(log.read_text(errors="replace").splitlines()[-30:]) + "\n")
+        raise
+    finally:
+        if stack.poll() is None:
+            stack.kill()
+        stack.wait()
+
+
+class House:
+    """The HTTP side, as an application's backend uses it."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+        self.open: list[str] = []
+
+    async def is_ready(self) -> bool:
+        """Whether a session could be served now."""
+        try:
+            return (await self._client.get("/v1/service/ready")).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    async def create(self, identity: str) -> tuple[int, Answer]:
+        """Create a session; returns status and body."""
+        body = {"identity": identity, "role": "controller", "prompt": "a quiet harbour at dawn"}
+        answer = await self._client.post("/v1/stream/sessions", json=body)
+        created: Answer = answer.json()
+        if answer.is_success:
+            self.open.append(created["session_id"])
+        return answer.status_code, created
+
+    async def status(self, session_id: str) -> Answer:
+        """Return how a session stands."""
+        answer = await self._client.get(f"/v1/stream/sessions/{session_id}")
+        answer.raise_for_status()
+        found: Answer = answer.json()
+        return found
+
+    async def end(self, session_id: str) -> None:
+        """End a session."""
+        (await self._client.delete(f"/v1/stream/sessions/{session_id}")).raise_for_status()
+        self.open.remove(session_id)
+
+    async def viewer(self, session_id: str, identity: str) -> Answer:
+        """Return a token to watch."""
+        path = f"/v1/stream/sessions/{session_id}/tokens"
+        answer = await self._client.post(path, json={"identity": identity, "role": "viewer"})
+        answer.raise_for_status()
+        token: Answer = answer.json()
+        return token
+
+    async def becomes(self, session_id: str, state: str, *, within_s: float = 20.0) -> None:
+        """Wait until a session is in *state*."""
+        deadline_s = time.monotonic() + within_s
+        while (now := await self.status(session_id))["status"] != state:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"session is {now['status']}, not {state}, after {within_s} s")
+            await asyncio.sleep(0.01)
+
+
+async def play(house: House, timings: Timings) -> str:
+    """One person: create, join, see the world move, steer it, be watched. Returns the session."""
+    started_s = time.monotonic()
+    status, session = await house.create("ada")
+    timings["create_ms"] = _ms_since(started_s)
+    check(status == httpx.codes.OK, f"the first session is admitted at once, not {status}")
+    player = Player()
+    try:
+        joining_s = time.monotonic()
+        await player.join(session["livekit_url"], session["token"])
+        timings["join_ms"] = _ms_since(joining_s)
+        await until(lambda: player.was_told("first_frame"), "the status first_frame")
+        await until(lambda: player.real_frames, "the first frame that isn't black")
+        timings["first_frame_ms"] = _ms_since(started_s)
+        await _walk(player, timings)
+        await _turn(player, timings)
+        await _be_watched(house, session["session_id"])
+    finally:
+        await player.leave()
+    return str(session["session_id"])
+
+
+async def _walk(player: Player, timings: Timings) -> None:
+    """Hold w: at least 60 frames arrive and they differ."""
+    before, started_s = player.real_frames, time.monotonic()
+    seq = await player.hold("w")
+    await until(lambda: player.was_told("control_ack", seq=seq), "the acknowledgement of w")
+    deadline_s = started_s + 20
+    while player.real_frames < before + FRAMES_WANTED:
+        check(time.monotonic() < deadline_s, f"{FRAMES_WANTED} frames arrive within 20 s")
+        await player.hold("w")  # as a page does: a held key is said again each second
+        await asyncio.sleep(0.5)
+    timings["fps"] = round((player.real_frames - before) / (time.monotonic() - started_s), 2)
+    moved = sum(seen.change > 0.5 for seen in list(player.seen)[-FRAMES_WANTED:])
+    check(
+        moved >= FRAMES_WANTED // 2, f"the picture moves while w is held, in {moved} of 60 frames"
+    )
+
+
+async def _turn(player: Player, timings: Timings) -> None:
+    """Let go, then turn: the time until the picture answers."""
+    seq = await player.hold()
+    await until(
+        lambda: player.was_told("control_ack", seq=seq), "the acknowledgement of letting go"
+    )
+    still_from = player.real_frames + 8
+    await until(lambda: player.real_frames >= still_from + 16, "a second of standing still")
+    noise = max(seen.change for seen in list(player.seen)[-16:])
+    last, count, started_s = player.seen[-1].picture, player.real_frames, time.monotonic()
+    seq = await player.hold("l")
+
+    def answered() -> bool:
+        new = list(player.seen)[-max(1, player.real_frames - count) :]
+        return player.real_frames > count and any(
+            difference(seen.picture, last) > 3 * noise + 2 for seen in new
+        )
+
+    await until(answered, "the picture answers to a turn")
+    timings["control_to_frame_ms"] = _ms_since(started_s)
+    await until(lambda: player.was_told("control_ack", seq=seq), "the acknowledgement of the turn")
+    await player.hold()
+
+
+async def _be_watched(house: House, session_id: str) -> None:
+    """A viewer gets frames of the same world."""
+    token = await house.viewer(session_id, "grace")
+    viewer = Player()
+    try:
+        await viewer.join(token["livekit_url"], token["token"])
+        await until(lambda: viewer.real_frames >= 10, "ten frames at the viewer's")
+    finally:
+        await viewer.leave()
+
+
+async def wait_in_line(house: House, timings: Timings) -> None:
+    """Fill all slots; the next one waits at position 1 and runs when somebody leaves."""
+    for number in range(_MOST_SLOTS):
+        status, session = await house.create(f"guest-{number}")
+        if status == httpx.codes.ACCEPTED:
+            break
+        check(status == httpx.codes.OK, f"a session is admitted or waits, not {status}")
+    check(status == httpx.codes.ACCEPTED, "somebody has to wait once all slots are taken")
+    check(session["queue_position"] == 1, f"position 1, not {session['queue_position']}")
+    waiting = Player()
+    try:
+        await waiting.join(session["livekit_url"], session["token"])
+        started_s = time.monotonic()
+        await house.end(next(name for name in house.open if name != session["session_id"]))
+        await house.becomes(session["session_id"], "running")
+        timings["queued_to_running_ms"] = _ms_since(started_s)
+        await until(lambda: waiting.real_frames, "a frame for the one who waited")
+    finally:
+        await waiting.leave()
+
+
+async def drive(port: int, timings: Timings, started_s: float) -> None:
+    """Drive the running stack from the outside."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=15) as client:
+        house = House(client)
+        while not await house.is_ready():
+            check(time.monotonic() < started_s + 60, "everything is ready within 60 s")
+            await asyncio.sleep(0.02)
+        timings["ready_s"] = round(time.monotonic() - started_s, 2)
+        first = await play(house, timings)
+        await wait_in_line(house, timings)
+        if first in house.open:
+            await house.end(first)
+        await asyncio.gather(*(house.end(name) for name in list(house.open)))
+        await house.becomes(first, "closed")
+        await asyncio.sleep(1)  # the SDK still tidies up after a disconnect
+
+
+def stop(stack: subprocess.Popen[bytes], folder: Path) -> None:
+    """Press Ctrl-C: it ends well, and nothing of it is left."""
+    stack.send_signal(signal.SIGINT)
+    try:
+        check(stack.wait(timeout=20) == 0, f"Ctrl-C ends with status 0, not {stack.returncode}")
+    except subprocess.TimeoutExpired:
+        raise Broken("Ctrl-C ends everything within 20 s") from None
+    left = [
+        entry.parent.name for entry in Path("/proc").glob("[0-9]*/cmdline") if _is_of(entry, folder)
+    ]
+    check(not left, f"no process is left, but {', '.join(left)}")
+
+
+def _is_of(entry: Path, folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        told = entry.read_bytes() + entry.with_name("environ").read_bytes()
+        return str(folder).encode() in told
+    return False
+
+
+def _ms_since(started_s: float) -> float:
+    return round((time.monotonic() - started_s) * 1000, 1)
+
+
+def main() -> int:
+    """Run it; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--started", type=float, default=time.time(), help="when set-up began")
+    timings: Timings = {"setup_s": round(max(0.0, time.time() - parser.parse_args().started), 2)}
+    for name in [name for name in os.environ if name.lower() in _PROXIES]:
+        del os.environ[name]  # the SDK would send its signalling there, loopback or not
+    with tempfile.TemporaryDirectory(prefix="greenroom-smoke-") as name:
+        folder, port = Path(name), free_port()
+        try:
+            with running_stack(folder, port) as stack:
+                asyncio.run(drive(port, timings, time.monotonic()))
+                stop(stack, folder)
+        except (Broken, TimeoutError, httpx.HTTPError) as fault:
+            sys.stderr.write(f"The smoke test failed: {type(fault).__name__}: {fault}\n")
+            return 1
+    sys.stdout.write(json.dumps(timings) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # the SDK's native threads may abort an orderly exit
