@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from gpu_node.roster import may_control
@@ -86,17 +86,16 @@ class ControlGate:
 
     def receive(self, sender: str, payload: bytes, topic: str) -> tuple[Decision, ...]:
         """Decide about one message."""
-        if topic != CONTROL_TOPIC:
-            return (Ignore(why="other_topic"),)
-        if self.silent:
-            return (Ignore(why="silent"),)
-        if self._stopped:
-            return (Ignore(why="stopping"),)
-        if not may_control(sender, self._controller):
-            return self._refuse(_NOT_CONTROLLER)
+        why = self._nothing_counts_because(topic)
+        if why is not None:
+            return (Ignore(why=why),)
         message = parse_control(
             payload, session_id=self._status.session_id, max_bytes=self._max_bytes
         )
+        if not sender:
+            return self._refuse(replace(_UNKNOWN_SENDER, seq=message.seq))
+        if not may_control(sender, self._controller):
+            return self._refuse(_NOT_CONTROLLER)
         if isinstance(message, ControlRejected):
             return self._refuse(message)
         return self._take(message)
@@ -114,6 +113,13 @@ class ControlGate:
     def renew(self) -> None:
         """The controller has a new connection, so its numbers may begin again."""
         self._seqs.clear()
+
+    def _nothing_counts_because(self, topic: str) -> str | None:
+        if topic != CONTROL_TOPIC:
+            return "other_topic"
+        if self.silent:
+            return "silent"
+        return "stopping" if self._stopped else None
 
     def _take(self, message: ControlMessage) -> tuple[Decision, ...]:
         ack = () if message.seq is None else (Reply(status=self._status.ack(message.seq)),)
@@ -158,6 +164,9 @@ class ControlGate:
         return (Reply(status=self._status.rejected(refused)),)
 
 
+_UNKNOWN_SENDER = ControlRejected(
+    code=Refusal.UNKNOWN_SENDER, text="the room doesn't know the sender yet; send it again"
+)
 _NOT_CONTROLLER = ControlRejected(
     code=Refusal.NOT_CONTROLLER, text="only the session's controller may send controls"
 )

@@ -54,6 +54,10 @@ class Roster:
         """Forget everybody and note who is there now (after the connection was made anew)."""
         self._by_sid = {one.sid: one for one in present}
 
+    def knows(self, sid: str) -> bool:
+        """Whether this connection was told of."""
+        return sid in self._by_sid
+
     def presence(self, *, connected: bool) -> Presence:
         """Return who is there; a person with two connections during a reload counts once."""
         humans = {one.identity for one in self._by_sid.values() if one.role is not Role.WORKER}

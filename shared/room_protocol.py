@@ -64,6 +64,8 @@ class Refusal(StrEnum):
     """Why a message was refused; the ``code`` of ``control_rejected``."""
 
     NOT_CONTROLLER = "not_controller"
+    UNKNOWN_SENDER = "unknown_sender"
+    """The room doesn't know the sender yet; the same message may be sent again in a moment."""
     TOO_LARGE = "too_large"
     BAD_JSON = "bad_json"
     BAD_ENVELOPE = "bad_envelope"

@@ -25,6 +25,7 @@ from shared.ids import WorkerIdentity, room_of
 ROLE_ATTRIBUTE = "gr.role"
 EPOCH_ATTRIBUTE = "gr.epoch"
 ATTEMPT_ATTRIBUTE = "gr.attempt"
+SEEN_ATTRIBUTE = "gr.seen"
 
 EMPTY_TIMEOUT_S = 120
 """How long LiveKit keeps a room that nobody joined."""

@@ -1,0 +1,258 @@
+"""What does every room do for its runner, the fake one and LiveKit's alike?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from gpu_node.room import Frame, Lost, Room, RoomEvents, RoomRequest
+from shared.errors import RoomsUnavailable
+from shared.ids import WorkerIdentity, new_session_id
+from shared.records import Presence
+from shared.rooms.tokens import Role
+from tests.contract.conftest import House
+from tests.support.wait import wait_until
+
+RED, BLUE = (255, 0, 0), (0, 0, 255)
+
+
+@dataclass(slots=True)
+class Witness:
+    """A runner that only notes what its room tells it."""
+
+    controls: list[tuple[str, bytes, str]] = field(default_factory=list)
+    presences: list[Presence] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    arrivals: list[str] = field(default_factory=list)
+
+    def events(self) -> RoomEvents:
+        return RoomEvents(
+            on_control=lambda *message: self.controls.append(message),
+            on_presence=self.presences.append,
+            on_lost=self.lost.append,
+            on_arrival=self.arrivals.append,
+        )
+
+
+class Workers:
+    """Joins workers of one session and takes them out again at the end."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.session_id = new_session_id("default")
+        self._joined: list[Room] = []
+
+    async def join(self, epoch: int = 10, attempt: int = 1) -> tuple[Room, Witness]:
+        witness = Witness()
+        room = self.house.rooms(self.request(witness, epoch, attempt))
+        self._joined.append(room)
+        await room.join()
+        return room, witness
+
+    def request(self, witness: Witness, epoch: int = 10, attempt: int = 1) -> RoomRequest:
+        return RoomRequest(
+            session_id=self.session_id,
+            identity=WorkerIdentity(node_id="node-a", epoch=epoch, attempt=attempt),
+            controller="alice",
+            fps=16,
+            events=witness.events(),
+        )
+
+    async def aclose(self) -> None:
+        for room in self._joined:
+            await room.leave()
+
+
+@pytest.fixture
+async def workers(house: House) -> AsyncIterator[Workers]:
+    made = Workers(house)
+    yield made
+    await made.aclose()
+
+
+def picture(top: tuple[int, int, int], bottom: tuple[int, int, int]) -> Frame:
+    frame = np.zeros((180, 320, 3), np.uint8)
+    frame[:90], frame[90:] = top, bottom
+    return frame
+
+
+async def test_who_was_there_before_the_join_is_counted(house: House, workers: Workers) -> None:
+    """Presence at the join includes people of whom no event will tell."""
+    await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    await house.enter(workers.session_id, "bob", Role.VIEWER)
+    room, witness = await workers.join()
+    expected = Presence(connected=True, controller=True, participants=2)
+    assert room.presence() == expected
+    await wait_until(lambda: witness.presences[-1:] == [expected], "presence is told")
+    await wait_until(lambda: set(witness.arrivals) == {"alice", "bob"}, "both arrivals are told")
+
+
+async def test_people_come_and_go(house: House, workers: Workers) -> None:
+    """The controller's coming is told within a second; a viewer isn't taken for the controller."""
+    room, witness = await workers.join()
+    assert room.presence() == Presence(connected=True, controller=False, participants=0)
+    viewer = await house.enter(workers.session_id, "bob", Role.VIEWER)
+    await wait_until(lambda: room.presence().participants == 1, "the viewer is counted")
+    assert not room.presence().controller
+    controller = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    await wait_until(lambda: room.presence().controller, "the controller is seen", timeout_s=1)
+    await controller.leave()
+    await viewer.leave()
+    await wait_until(lambda: room.presence().participants == 0, "both are gone")
+    await wait_until(
+        lambda: witness.presences and witness.presences[-1].participants == 0, "that is told"
+    )
+
+
+async def test_a_reload_is_an_arrival_and_no_absence(house: House, workers: Workers) -> None:
+    """The late word that the old connection is gone doesn't take the controller away."""
+    await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    room, witness = await workers.join()
+    await wait_until(lambda: witness.arrivals == ["alice"], "the first arrival")
+    again = await house.reload(workers.session_id, "alice")
+    await wait_until(lambda: witness.arrivals == ["alice"] * 2, "the second arrival")
+    await again.say({"type": "reset"})
+    await wait_until(lambda: witness.controls, "the new connection may speak")
+    assert room.presence().controller
+    assert all(presence.controller for presence in witness.presences)
+
+
+async def test_frames_arrive_with_number_and_colour(house: House, workers: Workers) -> None:
+    """Controller and viewer see what is captured, red as red."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    bob = await house.enter(workers.session_id, "bob", Role.VIEWER)
+    room, _ = await workers.join()
+    frame_id = 0
+
+    def seen_by_both() -> bool:
+        nonlocal frame_id
+        frame_id += 1
+        room.capture(picture(RED, BLUE), frame_id)
+        return len(alice.frames) >= 3 and len(bob.frames) >= 3
+
+    await wait_until(seen_by_both, "three frames reach both")
+    seen = alice.frames[-1]
+    assert seen.worker == "telefuser-node-a-10-1"
+    assert 1 <= seen.frame_id <= frame_id
+    height, width = seen.image.shape[:2]
+    assert np.abs(seen.image[height // 4, width // 2] - np.array(RED)).max() < 40
+    assert np.abs(seen.image[height * 3 // 4, width // 2] - np.array(BLUE)).max() < 40
+
+
+async def test_sound_arrives(house: House, workers: Workers) -> None:
+    """The audio track appears with the first sound."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    room, _ = await workers.join()
+    wave = 8000 * np.sin(np.arange(4800) / 48_000 * 2 * np.pi * 440)
+    tone = wave.astype(np.int16).reshape(-1, 1)
+
+    async def heard() -> bool:
+        await room.capture_audio(tone, 48_000)
+        return bool(alice.audio)
+
+    await wait_until(heard, "alice hears a tone")
+
+
+async def test_nothing_leaves_while_silent(house: House, workers: Workers) -> None:
+    """R2: of what is played and said during a silence nothing arrives, after it everything."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    room, _ = await workers.join()
+    room.mute(True)
+    for frame_id in range(100, 105):
+        room.capture(picture(RED, RED), frame_id)
+    await room.capture_audio(np.full((480, 1), 9000, np.int16), 48_000)
+    await room.send_status({"type": "chunk", "index": 1})
+    room.mute(False)
+    await room.send_status({"type": "done"})
+    await wait_until(lambda: alice.of_type("done"), "the status after the silence arrives")
+
+    def sees_new_frame() -> bool:
+        room.capture(picture(BLUE, BLUE), 200)
+        return bool(alice.frames)
+
+    await wait_until(sees_new_frame, "the frame after the silence arrives")
+    assert not alice.of_type("chunk")
+    assert {seen.frame_id for seen in alice.frames} == {200}
+    assert not alice.audio
+
+
+async def test_the_controller_is_heard_and_a_viewer_is_not(house: House, workers: Workers) -> None:
+    """Messages come with sender and topic, unchanged; a viewer's token lets no data through."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    bob = await house.enter(workers.session_id, "bob", Role.VIEWER)
+    _, witness = await workers.join()
+    await bob.say({"type": "stop"})
+    await alice.say(b"no json", topic="other")
+    await alice.say({"type": "reset"})
+    await wait_until(lambda: len(witness.controls) >= 2, "two messages arrive")
+    assert witness.controls == [
+        ("alice", b"no json", "other"),
+        ("alice", b'{"type": "reset"}', "tf.control"),
+    ]
+
+
+async def test_status_reaches_all_and_is_trimmed(house: House, workers: Workers) -> None:
+    """A large status arrives without its largest part and says so."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    bob = await house.enter(workers.session_id, "bob", Role.VIEWER)
+    room, _ = await workers.join()
+    await room.send_status({"type": "chunk", "data": {"big": list(range(9000)), "small": 1}})
+    await wait_until(lambda: alice.statuses and bob.statuses, "both are told")
+    assert alice.statuses == [{"type": "chunk", "data": {"small": 1}, "trimmed": True}]
+
+
+async def test_a_newer_worker_puts_the_older_one_out(house: House, workers: Workers) -> None:
+    """R1: the older worker learns it, by sight or by being removed; the newer one plays on."""
+    old, old_witness = await workers.join(epoch=10)
+    new, new_witness = await workers.join(epoch=11)
+    await wait_until(lambda: old_witness.lost, "the older worker is out")
+    assert len(old_witness.lost) == 1
+    assert old_witness.lost[0] in (Lost.SUPERSEDED, Lost.REMOVED)
+    old.capture(picture(RED, RED), 1)
+    await old.send_status({"type": "chunk"})
+    assert new.presence() == Presence(connected=True, controller=False, participants=0)
+    assert new_witness.lost == []
+
+
+async def test_an_older_worker_that_joins_late_doesnt_stay(house: House, workers: Workers) -> None:
+    """R1: a zombie is put out, or leaves by itself, whichever is first; the newer one stays."""
+    new, new_witness = await workers.join(epoch=11, attempt=2)
+    _, old_witness = await workers.join(epoch=11, attempt=1)
+    await wait_until(lambda: old_witness.lost, "the older worker is out")
+    assert old_witness.lost[0] in (Lost.SUPERSEDED, Lost.REMOVED)
+    assert new_witness.lost == []
+    assert new.presence().connected
+
+
+async def test_a_deleted_room_is_lost_once(house: House, workers: Workers) -> None:
+    """The runner learns that its room is gone, and why."""
+    room, witness = await workers.join()
+    await house.delete(workers.session_id)
+    await wait_until(lambda: witness.lost, "the loss is told")
+    assert witness.lost == [Lost.ROOM_DELETED]
+    assert not room.presence().connected
+
+
+async def test_leaving_twice_is_fine_and_no_loss(house: House, workers: Workers) -> None:
+    """After leaving, media and status are taken in silence and nothing more is told."""
+    room, witness = await workers.join()
+    await room.leave()
+    await room.leave()
+    room.capture(picture(RED, RED), 1)
+    await room.capture_audio(np.ones((480, 1), np.int16), 48_000)
+    await room.send_status({"type": "chunk"})
+    room.mute(True)
+    assert witness.lost == []
+    assert not room.presence().connected
+
+
+async def test_an_unreachable_server_is_unavailable(house: House, workers: Workers) -> None:
+    """A join that can't be made raises, and leaving afterwards is fine."""
+    room = house.unreachable()(workers.request(Witness()))
+    with pytest.raises(RoomsUnavailable) as caught:
+        await room.join()
+    assert "eyJ" not in str(caught.value)
+    await room.leave()

@@ -1,0 +1,123 @@
+"""How does a test get a real LiveKit server of its own?
+
+One process on free loopback ports, ready when it answers, gone when the block ends. The binary is
+the one that `scripts/livekit/build` made; without it there is a clear error, never a silent skip.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.wait import wait_until_sync
+
+API_KEY = "devkey"
+API_SECRET = "a-secret-of-the-tests-that-is-long-enough"  # noqa: S105 - of a server that ends with the test
+RELEASE = "v1.13.5"
+
+
+class LiveKitServer:
+    """One server that a test may kill and start again on the same ports."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self._tcp_port = _free_ports(socket.SOCK_STREAM, 2)
+        (self._udp_port,) = _free_ports(socket.SOCK_DGRAM, 1)
+        self.url = f"ws://127.0.0.1:{self.port}"
+        self.api_key, self.api_secret = API_KEY, API_SECRET
+        self._config = folder / "livekit.yaml"
+        self._config.write_text(self._yaml())
+        self._log = folder / "livekit.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [livekit_binary(), "--config", self._config], stdout=log, stderr=log
+            )
+        wait_until_sync(self._answers, f"LiveKit answers on {self.url}", timeout_s=15)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def log(self) -> str:
+        """What it printed so far."""
+        return self._log.read_text(errors="replace")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"LiveKit ended at once:\n{self.log()[-2000:]}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _yaml(self) -> str:
+        return (
+            f"port: {self.port}\n"
+            'bind_addresses: ["127.0.0.1"]\n'
+            f"keys: {{{API_KEY}: {API_SECRET}}}\n"
+            "logging: {level: warn}\n"
+            "rtc:\n"
+            f"  tcp_port: {self._tcp_port}\n"
+            f"  udp_port: {self._udp_port}\n"
+            "  use_external_ip: false\n"
+            "  node_ip: 127.0.0.1\n"
+            "  enable_loopback_candidate: true\n"
+            "  interfaces: {includes: [lo]}\n"
+        )
+
+
+@contextmanager
+def running_livekit() -> Iterator[LiveKitServer]:
+    """Run one server for the length of the block."""
+    with tempfile.TemporaryDirectory(prefix="greenroom-livekit-") as folder:
+        server = LiveKitServer(Path(folder))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+@pytest.fixture(scope="session")
+def livekit_server() -> Iterator[LiveKitServer]:
+    """One server for all tests of a run; sessions keep them apart."""
+    with running_livekit() as server:
+        yield server
+
+
+def livekit_binary() -> Path:
+    """Return the server's binary or say how to get it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "greenroom" / "bin"
+    binary = cache / f"livekit-server-{RELEASE}"
+    if not binary.is_file():
+        raise FileNotFoundError(f"{binary} isn't there: build it once with scripts/livekit/build.")
+    return binary
+
+
+def _free_ports(kind: socket.SocketKind, count: int) -> tuple[int, ...]:
+    """Return ports that were free a moment ago; all held at once, so that they differ."""
+    held = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return tuple(one.getsockname()[1] for one in held)
+    finally:
+        for one in held:
+            one.close()
