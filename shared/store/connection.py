@@ -1,7 +1,9 @@
 """How is Redis reached, and what when it is not?
 
 One rule for every caller: an answer within ``answer_within_s`` or `StoreUnavailable`, never a hang.
-Every script may be repeated, so the client's own retry of a call whose reply was lost is safe.
+Every script may be repeated, so sending a call again whose reply was lost is safe.
+
+Scripts share one connection (`multiplexer`); the rest has a small pool.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ import redis.retry
 
 from shared.errors import StartupError, StoreUnavailable
 from shared.store import keys
+from shared.store.multiplexer import Multiplexer
 from shared.store.scripts import Argument, Reply, load
 
 T = TypeVar("T")
 
 ANSWER_WITHIN_S = 1.0
-_CONNECTIONS = 16
+_CONNECTIONS = 4
 _OLDEST_SERVER = (7, 0)
 
 Observe = Callable[[str, float], None]
@@ -67,15 +70,22 @@ class Connection:
 
     def __init__(self, url: str, *, answer_within_s: float = ANSWER_WITHIN_S) -> None:
         self._answer_within_s = answer_within_s
-        self._pool = redis.asyncio.BlockingConnectionPool.from_url(
-            url,
-            max_connections=_CONNECTIONS,
-            timeout=answer_within_s,
-            socket_timeout=answer_within_s,
-            socket_connect_timeout=answer_within_s,
-            retry=redis.asyncio.retry.Retry(redis.backoff.ConstantBackoff(0.02), 1),
+        self._redis = redis.asyncio.Redis(
+            connection_pool=redis.asyncio.BlockingConnectionPool.from_url(
+                url,
+                max_connections=_CONNECTIONS,
+                timeout=answer_within_s,
+                socket_timeout=answer_within_s,
+                socket_connect_timeout=answer_within_s,
+                retry=redis.asyncio.retry.Retry(redis.backoff.ConstantBackoff(0.02), 1),
+            )
         )
-        self._redis = redis.asyncio.Redis(connection_pool=self._pool)
+        """For the few commands that aren't scripts; those don't share a connection."""
+        # No read timeout here: a shared connection may be idle, its silence is watched by itself.
+        shared = redis.asyncio.ConnectionPool.from_url(
+            url, socket_timeout=None, socket_connect_timeout=answer_within_s
+        )
+        self._scripts = Multiplexer(shared.make_connection, silence_s=2 * answer_within_s)
         self._url = url
         self.observe: Observe | None = None
 
@@ -87,13 +97,14 @@ class Connection:
         """
         loaded = load(script)
         arguments = loaded.arguments(named)
+        prefix = keys.prefix(pool)
         started_s = time.perf_counter()
 
         async def run() -> object:
             try:
-                return await self._redis.evalsha(loaded.digest, 1, keys.prefix(pool), *arguments)
+                return await self._scripts.send(("EVALSHA", loaded.digest, 1, prefix, *arguments))
             except redis.exceptions.NoScriptError:
-                return await self._redis.eval(loaded.source, 1, keys.prefix(pool), *arguments)
+                return await self._scripts.send(("EVAL", loaded.source, 1, prefix, *arguments))
 
         reply = await self.bounded(run())
         if self.observe is not None:
@@ -148,8 +159,8 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close all connections; harmless when done twice."""
-        await self._redis.aclose()
-        await self._pool.aclose()
+        await self._scripts.aclose()
+        await self._redis.aclose(close_connection_pool=True)
 
 
 def _check_server(version: str, policy: str) -> None:
