@@ -58,6 +58,7 @@ class RedisServer:
         self._folder = Path(tempfile.mkdtemp(prefix="greenroom-redis-"))
         self._socket = self._folder / "redis.sock"
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_paused = False
         self.flavour = flavour
         self.url = f"unix://{self._socket}?db=0"
 
@@ -81,11 +82,18 @@ class RedisServer:
 
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing answers."""
+        self._is_paused = True
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it run on."""
+        self._is_paused = False
         self._signal(signal.SIGCONT)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it would answer."""
+        return self._process is not None and not self._is_paused
 
     def stop(self) -> None:
         """End it and remove its folder; harmless when done twice."""
@@ -110,7 +118,28 @@ def _answers(client: RawRedis) -> bool:
         return False
 
 
-StartRedis = Callable[..., RedisServer]
+class StartRedis:
+    """Starts servers of a test's own, which it may kill, freeze and start again."""
+
+    def __init__(self, flavour: str) -> None:
+        self._flavour = flavour
+        self._started: list[RedisServer] = []
+
+    def __call__(self, *options: str) -> RedisServer:
+        """Start one with the server's own *options*, such as ``"--appendonly", "yes"``."""
+        server = RedisServer(self._flavour, *options)
+        self._started.append(server)
+        server.start()
+        return server
+
+    def running(self) -> list[RedisServer]:
+        """Return those that would answer."""
+        return [server for server in self._started if server.is_running]
+
+    def stop(self) -> None:
+        """Stop all."""
+        for server in self._started:
+            server.stop()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -171,18 +200,7 @@ async def registry(redis_url: str) -> AsyncIterator[Registry]:
 
 @pytest.fixture
 def start_redis(redis_flavour: str) -> Iterator[StartRedis]:
-    """Start servers of this test's own, which it may kill, freeze and start again.
-
-    Options are the server's own, such as ``"--appendonly", "yes"``.
-    """
-    started: list[RedisServer] = []
-
-    def start(*options: str) -> RedisServer:
-        server = RedisServer(redis_flavour, *options)
-        started.append(server)
-        server.start()
-        return server
-
+    """Start servers of this test's own."""
+    start = StartRedis(redis_flavour)
     yield start
-    for server in started:
-        server.stop()
+    start.stop()

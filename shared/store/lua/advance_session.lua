@@ -8,6 +8,8 @@
 -- Fields: moved, illegal: the state now; stop: the reason
 -- Publishes: w:<nid> stop (for draining)
 -- Include: core, deadlines, slots, ending, owner
+local STEPS = {joining_room = true, starting_pipeline = true, running = true, draining = true}
+
 local sid, record = session_id, key('s', session_id)
 if not owns(node_id, incarnation, sid, epoch) then return {'fenced'} end
 local s = redis.call('HMGET', record, 'state', 'reason', 'd_joining', 'd_starting', 'left')
@@ -15,7 +17,8 @@ local state = s[1]
 if state == 'draining' then return {'stop', s[2]} end
 if state == target then return {'moved', state} end
 if MAY_BECOME.draining[state] == nil then return {'fenced'} end
-if not MAY_BECOME[target][state] then return {'illegal', state} end
+if not STEPS[target] or not MAY_BECOME[target][state]
+  or (target == 'draining' and not ENDED_AS[reason]) then return {'illegal', state} end
 
 keep_registry_time()
 if target == 'draining' then

@@ -12,10 +12,10 @@
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
-local n = redis.call('HMGET', record, 'inc', 'stamp', 'ttl', 'state')
+local n = redis.call('HMGET', record, 'inc', 'stamp', 'ttl', 'state', 'media_ok')
 local lease = redis.call('ZSCORE', key('nodes'), nid)
 if not n[1] or tonumber(incarnation) > number(n[1]) then return {'register', 'keep'} end
-if n[1] ~= incarnation or not lease then return {'register', 'drop'} end
+if n[1] ~= incarnation or not lease or n[4] == 'dead' then return {'register', 'drop'} end
 if number(n[2]) >= tonumber(stamp) then return {'stale'} end
 
 keep_registry_time()
@@ -26,14 +26,15 @@ if n[4] ~= state then
   redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_' .. state, 'node', nid,
     'at', now)
 end
+if number(capacity) > 0 then forget_mates(nid) end
 local list = cjson.decode(residents)
-local listed = by_session(list)
+local listed = assignments(list)
 
 for _, item in ipairs(cjson.decode(ended)) do   -- the first word of this end may have been lost
   if redis.call('ZSCORE', key('ns', nid), item[1]) == item[2] then finish(item[1], item[3], nil, false) end
 end
 for _, member in ipairs(members_of(nid)) do
-  local here = listed[member.sid] == member.epoch
+  local here = listed[assignment(member.sid, member.epoch)]
   if member.quarantined then
     if not here and number(redis.call('HGET', record, '!' .. member.sid)) < tonumber(stamp) then
       release_quarantine(nid, member.sid)
@@ -48,25 +49,25 @@ end
 
 local owned, todo, kills, held = {}, {}, {}, {}
 for _, member in ipairs(members_of(nid)) do
-  held[member.sid] = member.epoch
   if not member.quarantined then
+    held[assignment(member.sid, member.epoch)] = true
     local s = redis.call('HMGET', key('s', member.sid), 'state', 'reason')
     owned[#owned + 1] = {member.sid, member.epoch}
     if s[1] == 'draining' then
       kills[#kills + 1] = {member.sid, member.epoch, s[2]}
-    elseif s[1] == 'assigned' and listed[member.sid] ~= member.epoch then
+    elseif s[1] == 'assigned' and not listed[assignment(member.sid, member.epoch)] then
       todo[#todo + 1] = {member.sid, member.epoch}
     end
   end
 end
 for _, item in ipairs(list) do
-  if held[item[1]] ~= item[2] then
+  if not held[assignment(item[1], item[2])] then
     kills[#kills + 1] = {item[1], item[2], 'fenced'}
   elseif item[3] then
     note_presence(item[1], item[3], item[4], item[5], media_ok == '1')
   end
 end
-if media_ok ~= '1' then stop_presence_timers(nid) end
+follow_media(nid, n[5] == '1', media_ok == '1')
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)
 return {'ok', owned, todo, kills}

@@ -7,7 +7,7 @@
 -- Replies: returned, ended, fenced
 -- Fields: none
 -- Publishes: w:<nid> assign
--- Include: core, deadlines, slots, ending, dispatch, owner
+-- Include: core, deadlines, slots, ending, dispatch, members, owner
 local UNCOUNTED = {node_shutdown = true, media_lost = true}
 local DISPATCH_BUDGET = 8
 
@@ -28,7 +28,8 @@ local weight = 2
 if UNCOUNTED[why] then
   weight = 0
 elseif why == 'service_lost' then
-  weight = death_weight(sid, {all = used_slots(node_id), starting = 1})
+  local is_down = number(capacity) == 0
+  weight = death_weight(sid, is_down and mates_at_death(node_id) or count_mates(node_id))
 else
   strike(node_id)
 end

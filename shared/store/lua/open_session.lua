@@ -10,14 +10,20 @@
 -- Include: core, deadlines, slots, dispatch, record
 local DISPATCH_BUDGET = 8
 
+-- The image that came ahead of a session which won't be: nobody else would ever claim it.
+local function drop_unclaimed_image()
+  if redis.call('EXISTS', key('s', session_id)) == 0 then redis.call('DEL', key('a', session_id)) end
+end
+
 local sid = session_id
 local idem = idempotency_hash ~= '' and key('idem', idempotency_hash)
 if idem then
   local known = redis.call('GET', idem)
   if known then
     local other, print = string.match(known, '^(%S+) (%S*)$')
-    if print ~= fingerprint then return {'conflict'} end
     local fields = session_fields(other)
+    if print ~= fingerprint or fields then drop_unclaimed_image() end
+    if print ~= fingerprint then return {'conflict'} end
     if fields then return {'exists', fields} end
   end
 end
@@ -29,6 +35,7 @@ local servable = redis.call('ZCARD', key('q')) == 0 and pick_node(nil)
 if not servable then
   local top = number(redis.call('HGET', CTR, 'top'))
   if redis.call('ZCOUNT', key('q'), '(' .. text(top), '+inf') >= tonumber(queue_size) then
+    drop_unclaimed_image()
     return {'full'}
   end
 end

@@ -13,22 +13,26 @@ local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
 local lease = tonumber(redis.call('ZSCORE', key('nodes'), nid) or nil)
-local known = redis.call('HMGET', record, 'boot', 'inc')
-local listed = by_session(cjson.decode(residents))
+local known = redis.call('HMGET', record, 'boot', 'inc', 'state')
+local dying = known[3] == 'dead'                -- its sessions are still being returned
+local listed = assignments(cjson.decode(residents))
 
 local function kept_members()
   local kept = {}
   for _, member in ipairs(members_of(nid)) do
-    if not member.quarantined and listed[member.sid] == member.epoch then
+    if not member.quarantined and listed[assignment(member.sid, member.epoch)] then
       kept[#kept + 1] = {member.sid, member.epoch}
     end
   end
   return kept
 end
 
-if lease and known[1] == boot_id then return {'registered', known[2], kept_members()} end
-if number(previous) > 0 and number(previous) < number(known[2]) then return {'superseded'} end
-if lease and number(previous) ~= number(known[2]) then
+if lease and not dying and known[1] == boot_id then
+  return {'registered', known[2], kept_members()}
+end
+local is_older = number(previous) < number(known[2])
+if lease and is_older and number(previous) > 0 then return {'superseded'} end
+if lease and (is_older or dying) then
   keep_registry_time()
   return {'wait', text(math.max(lease - rt, 100))}
 end
@@ -36,12 +40,14 @@ end
 keep_registry_time()
 local kept = kept_members()
 for _, member in ipairs(members_of(nid)) do     -- the same process lost these by itself
-  if member.quarantined then
-    if listed[member.sid] ~= member.epoch then release_quarantine(nid, member.sid) end
-  elseif listed[member.sid] ~= member.epoch then
+  local here = listed[assignment(member.sid, member.epoch)]
+  if member.quarantined and not here then
+    release_quarantine(nid, member.sid)
+  elseif not here then
     return_to_line(member.sid, 'node_lost_it', 0, rt, false)
   end
 end
+forget_mates(nid)
 local inc = next_number('inc', number(previous))
 redis.call('HSET', record, 'boot', boot_id, 'inc', inc, 'state', state, 'capacity', capacity,
   'draining', 0, 'media_ok', 1, 'profile', profile, 'start_ms', start_ms, 'stamp', 0, 'ttl', ttl_ms,

@@ -24,11 +24,11 @@ for _, nid in ipairs(redis.call('ZRANGEBYSCORE', key('nodes'), '-inf', rt, 'LIMI
     more = left <= 0
     break
   end
-  redis.call('ZREM', key('free'), nid)
+  redis.call('HSET', key('n', nid), 'state', 'dead')   -- from here on there is no way back
+  refresh_free(nid)
   local lost_at = number(redis.call('HGET', key('n', nid), 'beat'))
   if evacuate(nid, 'node_died', true, lost_at, left, returned, ended) then
     redis.call('ZREM', key('nodes'), nid)
-    redis.call('HSET', key('n', nid), 'state', 'dead')
     redis.call('PEXPIRE', key('n', nid), RECORD_KEPT_MS)
     redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_died', 'node', nid,
       'at', now)
@@ -43,13 +43,6 @@ for _, nid in ipairs(redis.call('ZRANGEBYSCORE', key('nodes'), '-inf', rt, 'LIMI
 end
 redis.call('HSET', CTR, 'deaths_from', from, 'deaths', deaths)
 
--- Nodes that have rested after a strike may come back into `free`.
-for _, nid in ipairs(redis.call('ZRANGE', key('nodes'), 0, -1)) do
-  local rest = number(redis.call('HGET', key('n', nid), 'rest'))
-  if rest > 0 and rest <= rt then
-    redis.call('HSET', key('n', nid), 'rest', 0)
-    refresh_free(nid)
-  end
-end
-dispatch(DISPATCH_BUDGET)
+-- Not between two parts: the sessions still to come may hold lower tickets.
+if not more then dispatch(DISPATCH_BUDGET) end
 return {more and 'more' or 'done', dead, returned, ended}

@@ -4,17 +4,20 @@ local NODES_LOOKED_AT = 16
 
 -- The first free node that is alive; not the one that just lost this session if another is free.
 local function pick_node(avoid)
-  local last
-  for _, nid in ipairs(redis.call('ZRANGE', key('free'), 0, NODES_LOOKED_AT - 1)) do
-    local lease = number(redis.call('ZSCORE', key('nodes'), nid))
-    if lease <= rt then
-      redis.call('ZREM', key('free'), nid)      -- silent: the sweep will declare it dead
-    elseif nid == avoid then
-      last = nid
-    else
-      return nid
+  local last, silent
+  repeat
+    silent = false
+    for _, nid in ipairs(redis.call('ZRANGE', key('free'), 0, NODES_LOOKED_AT - 1)) do
+      if number(redis.call('ZSCORE', key('nodes'), nid)) <= rt then
+        redis.call('ZREM', key('free'), nid)    -- the sweep will declare it dead
+        silent = true
+      elseif nid == avoid then
+        last = nid
+      else
+        return nid
+      end
     end
-  end
+  until not silent                              -- they may have hidden one that is alive
   return last
 end
 
@@ -43,8 +46,13 @@ local function dispatch(budget)
   for _ = 1, budget do
     local sid = redis.call('ZRANGE', key('q'), 0, 0)[1]
     if not sid then return end
-    local nid = pick_node(redis.call('HGET', key('s', sid), 'avoid'))
-    if not nid then return end
-    assign(sid, nid)
+    local s = redis.call('HMGET', key('s', sid), 'ticket', 'avoid')
+    if s[1] then
+      local nid = pick_node(s[2])
+      if not nid then return end
+      assign(sid, nid)
+    else
+      redis.call('ZREM', key('q'), sid)         -- no record: it must not stop the line
+    end
   end
 end

@@ -23,7 +23,7 @@ local function finish(sid, reason, error_text, quarantine)
   local no_deadlines = {}
   for _, kind in ipairs(DEADLINES) do no_deadlines[kind] = false end
   set_deadlines(sid, no_deadlines)
-  redis.call('HSET', record, 'state', ENDED_AS[reason], 'reason', reason, 'ended', now)
+  redis.call('HSET', record, 'state', ENDED_AS[reason] or 'failed', 'reason', reason, 'ended', now)
   if error_text and error_text ~= '' then redis.call('HSET', key('sd', sid), 'error', error_text) end
   for _, kind in ipairs({'s', 'sd', 'sp'}) do redis.call('PEXPIRE', key(kind, sid), RETENTION_MS) end
   if s[5] then redis.call('PEXPIRE', key('idem', s[5]), RETENTION_MS) end
@@ -49,7 +49,7 @@ end
 local function return_to_line(sid, why, weight, lost_at, quarantine)
   local record = key('s', sid)
   local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'ticket', 'count', 'counted',
-    'd_queued', 't_session', 'left')
+    'd_queued', 't_session', 'left', 'assigned_rt')
   if s[1] == 'draining' then
     return 'ended', finish(sid, nil, nil, quarantine)
   end
@@ -58,7 +58,8 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
   if count >= COUNT_LIMIT then
     return 'ended', finish(sid, ENDS_AS[why] or 'recovery_limit', nil, quarantine)
   end
-  local left = s[8] and math.max(tonumber(s[8]) - lost_at, 0) or s[9]
+  local served_until = math.max(lost_at, number(s[10]))
+  local left = s[8] and math.max(tonumber(s[8]) - served_until, 0) or s[9]
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
   local epoch = next_number('epoch')
   redis.call('HSET', record, 'state', 'queued', 'node', '', 'avoid', s[2], 'epoch', epoch,

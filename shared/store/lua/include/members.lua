@@ -10,32 +10,51 @@ local function members_of(nid)
   return members
 end
 
--- {[sid] = epoch} of a JSON list [[sid, epoch, ...], ...]; epochs as text, so no digit is lost.
-local function by_session(list)
-  local epochs = {}
-  for _, item in ipairs(list) do epochs[item[1]] = item[2] end
-  return epochs
+-- One assignment as a table key; epochs are text, so no digit is lost. A node may hold the same
+-- session twice: what is left of an earlier assignment, and the new one.
+local function assignment(sid, epoch)
+  return sid .. ' ' .. epoch
 end
 
-local function mates(members)
+-- The set of assignments in a list {{sid, epoch, ...}, ...}.
+local function assignments(list)
+  local set = {}
+  for _, item in ipairs(list) do set[assignment(item[1], item[2])] = true end
+  return set
+end
+
+-- How many sessions a process had when it died: all that it had accepted, and those starting.
+local function count_mates(nid)
   local count = {all = 0, starting = 0}
-  for _, member in ipairs(members) do
-    if not member.quarantined then
+  for _, member in ipairs(members_of(nid)) do
+    local s = redis.call('HMGET', key('s', member.sid), 'state', 'acked')
+    if s[2] and not member.quarantined then
       count.all = count.all + 1
-      if redis.call('HGET', key('s', member.sid), 'state') == 'starting_pipeline' then
-        count.starting = count.starting + 1
-      end
+      if s[1] == 'starting_pipeline' then count.starting = count.starting + 1 end
     end
   end
   return count
 end
 
+-- The same, counted once per death: its sessions leave one by one, and the last isn't alone in it.
+local function mates_at_death(nid)
+  local record = key('n', nid)
+  local n = redis.call('HMGET', record, 'mates', 'mates_starting')
+  if n[1] then return {all = number(n[1]), starting = number(n[2])} end
+  local count = count_mates(nid)
+  redis.call('HSET', record, 'mates', count.all, 'mates_starting', count.starting)
+  return count
+end
+
+local function forget_mates(nid)
+  redis.call('HDEL', key('n', nid), 'mates', 'mates_starting')
+end
+
 -- Return up to `budget` of a gone node's sessions to the line; the rest waits for the next call.
 -- Appends {sid, epoch or reason, why} to returned and ended; true when none is left.
 local function evacuate(nid, why, counted, lost_at, budget, returned, ended)
-  local members = members_of(nid)
-  local count = mates(members)
-  for i, member in ipairs(members) do
+  local count = mates_at_death(nid)
+  for i, member in ipairs(members_of(nid)) do
     if i > budget then return false end
     if member.quarantined then
       redis.call('ZREM', key('ns', nid), '!' .. member.sid)
@@ -47,5 +66,6 @@ local function evacuate(nid, why, counted, lost_at, budget, returned, ended)
       list[#list + 1] = {member.sid, text(detail), why}
     end
   end
+  forget_mates(nid)
   return true
 end

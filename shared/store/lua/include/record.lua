@@ -10,7 +10,7 @@ local function session_fields(sid)
     position = rank and text(rank + 1) or ''
   elseif s[9] then
     expires = text(now + tonumber(s[9]) - rt)
-  elseif s[13] then
+  elseif s[13] and MAY_BECOME.draining[s[1]] then
     expires = text(now + tonumber(s[13]))
   end
   return {sid, s[1], text(s[2]), text(s[3]), text(s[4]), text(s[5]), text(s[6]), text(s[7]),

@@ -10,7 +10,7 @@ end
 -- Recompute a node's entry in `free`: the only writer of that key.
 local function refresh_free(nid)
   local n = redis.call('HMGET', key('n', nid), 'state', 'capacity', 'draining', 'media_ok', 'rest')
-  local alive = redis.call('ZSCORE', key('nodes'), nid)
+  local alive = number(redis.call('ZSCORE', key('nodes'), nid)) > rt
   local used, capacity = used_slots(nid), number(n[2])
   if alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and number(n[5]) <= rt
     and used < capacity then
@@ -44,7 +44,7 @@ end
 local function free_slot(nid, sid, epoch, quarantine)
   if nid == '' then return end
   redis.call('ZREM', key('ns', nid), sid)
-  if quarantine and redis.call('EXISTS', key('n', nid)) == 1 then
+  if quarantine and redis.call('ZSCORE', key('nodes'), nid) then
     redis.call('ZADD', key('ns', nid), epoch, '!' .. sid)
     redis.call('HSET', key('n', nid), '!' .. sid, number(redis.call('HGET', key('n', nid), 'stamp')) + 1)
   end

@@ -1,0 +1,167 @@
+"""Does a pool's registry agree with itself?
+
+Read straight from Redis, without our scripts: every session in exactly one place, `free` and `dl`
+derived as they should be, no key that nobody owns. A sound registry passes between any two calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from shared.states import ENDED_STATES
+from shared.store.keys import kind_of
+from tests.support.redis_server import RawRedis
+
+_DEADLINES = [
+    "queued",
+    "assigned",
+    "joining",
+    "controller",
+    "room_empty",
+    "starting",
+    "session",
+    "draining",
+]
+
+
+class Pool:
+    """One pool's keys, read once."""
+
+    def __init__(self, raw: RawRedis, prefix: str) -> None:
+        self.raw = raw
+        self.prefix = prefix
+        names = cast("list[str]", raw.keys(f"{prefix}*"))
+        self.keys = {name.removeprefix(prefix) for name in names}
+        self.ctr = self.fields("ctr")
+        self.rt = int(self.ctr.get("rt", 0))
+        self.line = self.scores("q")
+        self.nodes = self.scores("nodes")
+        self.free = self.scores("free")
+        self.deadlines = self.scores("dl")
+        self.sessions = {name: self.fields(f"s:{name}") for name in self.ids("s")}
+        self.records = {name: self.fields(f"n:{name}") for name in self.ids("n")}
+        self.members = {name: self.scores(f"ns:{name}") for name in self.ids("ns")}
+        self.live = {
+            name: session
+            for name, session in self.sessions.items()
+            if session["state"] not in ENDED_STATES
+        }
+
+    def ids(self, kind: str) -> list[str]:
+        return [key.split(":", 1)[1] for key in self.keys if key.split(":", 1)[0] == kind]
+
+    def fields(self, key: str) -> dict[str, str]:
+        return cast("dict[str, str]", self.raw.hgetall(self.prefix + key))
+
+    def scores(self, key: str) -> dict[str, float]:
+        pairs = self.raw.zrange(self.prefix + key, 0, -1, withscores=True)
+        return dict(cast("list[tuple[str, float]]", pairs))
+
+
+def violations(raw: RawRedis) -> list[str]:
+    """Return what is wrong in any pool, in words; empty for a sound registry."""
+    names = cast("list[str]", raw.keys("*"))
+    found = [f"{name} belongs to no row of the key table" for name in names if not kind_of(name)]
+    for prefix in sorted({name.split("}:")[0] + "}:" for name in names if kind_of(name)}):
+        pool = Pool(raw, prefix)
+        for check in (_places, _line, _slots, _free, _deadlines, _lifetimes, _images):
+            found += check(pool)
+    return found
+
+
+def _places(pool: Pool) -> Iterator[str]:
+    """Every live session stands in exactly one place, and its record says the same."""
+    places: dict[str, list[str]] = {name: ["q"] for name in pool.line}
+    for node, members in pool.members.items():
+        for member in members:
+            if not member.startswith("!"):
+                places.setdefault(member, []).append(node)
+    for name in places.keys() - pool.live.keys():
+        yield f"{name} is in {places[name]} and isn't live"
+    for name, session in pool.live.items():
+        place = "q" if session["state"] == "queued" else session["node"]
+        if places.get(name) != [place]:
+            yield f"{name} is {session['state']} on {session['node']!r} and in {places.get(name)}"
+
+
+def _line(pool: Pool) -> Iterator[str]:
+    """The line is ordered by tickets, which are given out once."""
+    for name, score in pool.line.items():
+        if name in pool.sessions and int(pool.sessions[name]["ticket"]) != score:
+            yield f"{name} waits at {score} with ticket {pool.sessions[name]['ticket']}"
+    tickets = [session["ticket"] for session in pool.sessions.values()]
+    if len(tickets) != len(set(tickets)):
+        yield "a ticket was given out twice"
+
+
+def _slots(pool: Pool) -> Iterator[str]:
+    """A slot is held under the session's epoch, on a node that has a lease."""
+    for node, members in pool.members.items():
+        if node not in pool.nodes:
+            yield f"{node} has no lease and holds {sorted(members)}"
+        for name, epoch in members.items():
+            if name.startswith("!"):
+                if name not in pool.records[node]:
+                    yield f"{node} holds {name} and doesn't know from which stamp on it may go"
+            elif name in pool.live and int(pool.live[name]["epoch"]) != epoch:
+                yield f"{name} holds a slot under {epoch}, its epoch is {pool.live[name]['epoch']}"
+    for node, record in pool.records.items():
+        for name in record:
+            if name.startswith("!") and name not in pool.members.get(node, {}):
+                yield f"{node} still knows of {name}, which holds no slot"
+
+
+def _free(pool: Pool) -> Iterator[str]:
+    """`free` holds the nodes with room, and only while they may be given a session."""
+    for node, lease in pool.nodes.items():
+        record = pool.records[node]
+        used, capacity = len(pool.members.get(node, {})), int(record["capacity"])
+        usable = record["state"] in ("idle", "busy") and record["draining"] == "0"
+        usable = usable and record["media_ok"] == "1" and used < capacity
+        resting = int(record.get("rest", 0)) > int(record["beat"])
+        if node in pool.free and not usable:
+            yield f"{node} is free and may not be given a session"
+        if usable and lease > pool.rt and not resting and node not in pool.free:
+            yield f"{node} has room and isn't free"
+        if node in pool.free and abs(pool.free[node] - used / max(capacity, 1)) > 1e-9:
+            yield f"{node} is free at {pool.free[node]} with {used} of {capacity} used"
+    for node in pool.free.keys() - pool.nodes.keys():
+        yield f"{node} is free and has no lease"
+
+
+def _deadlines(pool: Pool) -> Iterator[str]:
+    """`dl` holds the earliest deadline of each live session that has any."""
+    for name, session in pool.sessions.items():
+        at = [int(session[f"t_{kind}"]) for kind in _DEADLINES if f"t_{kind}" in session]
+        first = min(at) if at else None
+        if pool.deadlines.get(name) != first:
+            yield f"{name} has deadlines {at} and stands in dl at {pool.deadlines.get(name)}"
+        if at and name not in pool.live:
+            yield f"{name} has ended and keeps deadlines {at}"
+    for name in pool.deadlines.keys() - pool.sessions.keys():
+        yield f"{name} has a deadline and no record"
+
+
+def _lifetimes(pool: Pool) -> Iterator[str]:
+    """What lives for ever is listed, or belongs to a live session or node."""
+    for key in pool.keys:
+        kind = kind_of(pool.prefix + key)
+        owner = key.split(":", 1)[-1]
+        if kind is None or kind.lasting or pool.raw.pttl(pool.prefix + key) >= 0:
+            continue
+        if kind.suffix == "idem:<hash>":
+            owner = cast("str", pool.raw.get(pool.prefix + key)).split()[0]
+        if owner not in pool.live and owner not in pool.nodes:
+            yield f"{key} would stay for ever: nothing live owns it"
+    for name in pool.live:
+        if pool.raw.pttl(f"{pool.prefix}s:{name}") >= 0:
+            yield f"s:{name} is live and would vanish"
+
+
+def _images(pool: Pool) -> Iterator[str]:
+    """The byte budget counts the images of live sessions, neither more nor less."""
+    lengths = [pool.raw.strlen(f"{pool.prefix}a:{name}") for name in pool.live]
+    counted = int(pool.ctr.get("image_bytes", 0))
+    if counted != sum(lengths):
+        yield f"{counted} bytes of images are counted, live sessions hold {sum(lengths)}"
