@@ -6,10 +6,9 @@ What each part of a process promises, so that parts can be stacked:
 - ``aclose`` returns only when all of it has stopped; twice, or before the start, does no harm;
 - a task that raises is logged with its trace and told to its owner once; nothing dies in silence.
 
-Broad ``except`` lives here (and in the runner, which turns a fault into a session's end), so that no
-other module needs one: `repeat` keeps a periodic loop alive over faults, `foreign_code` turns
-whatever somebody else's code raises into one of our errors, `in_thread` carries it across.
-"""
+Broad ``except`` lives here (and in the runner, which turns a fault into a session's end), so that
+no other module needs one: `repeat` keeps a periodic loop alive over faults, `foreign_code` turns
+whatever somebody else's code raises into one of our errors, `in_thread` carries it across."""
 
 from __future__ import annotations
 
@@ -69,9 +68,9 @@ async def repeat(
 ) -> NoReturn:
     """Call *step* for ever, with *every_s* between two calls.
 
-    A fault never ends the loop: it is logged (an outage when it begins and when it is over, anything
-    else with its trace) and the pause doubles up to *longest_s* until a call succeeds again.
-    """
+    A fault never ends the loop: it is logged (an outage when it begins and when it is over,
+    anything else with its trace) and the pause doubles up to *longest_s* until a call succeeds
+    again."""
     faults = 0
     while True:
         try:
@@ -88,6 +87,15 @@ async def repeat(
                 _log.info("loop_recovered", loop=name, faults=faults)
             faults = 0
         await asyncio.sleep(max(every_s, min(longest_s, every_s * 2 ** min(faults, 16))))
+
+
+async def until_available(call: Callable[[], Awaitable[T]], *, every_s: float = 0.5) -> T:
+    """Repeat *call* over outages until it answers; only for calls that may be repeated."""
+    while True:
+        try:
+            return await call()
+        except Unavailable:
+            await asyncio.sleep(every_s)
 
 
 def describe(error: BaseException) -> str:

@@ -11,9 +11,8 @@ methods it has, bidirectional first, so a file needs no import from us. The thre
 ``close_session``    a worker thread; may block
 ==================  =====================================================================
 
-All sessions share that one service loop, so a service may use asyncio objects across the three calls
-in the middle.
-"""
+All sessions share that one service loop, so a service may use asyncio objects across the three
+calls in the middle."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 Chunk = dict[str, Any]
-"""What a service yields and takes: ``type``, ``frames``, ``fps``, …; checked in `gpu_node.media`."""
+"""What a service yields and takes: ``type``, ``frames``, ``fps``, …; checked in
+`gpu_node.media`."""
 
 
 @runtime_checkable

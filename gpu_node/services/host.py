@@ -1,9 +1,9 @@
 """Where does the service live: this process or a child?
 
-In this process, with threads of its own, so that nothing of it runs on the agent's loop: one *service
-loop* thread for ``create_session``, ``push_chunk`` and ``pull_chunks`` (services share asyncio objects
-across the three), and a fresh thread for each call that may block (``start``, ``stop``, capacity,
-``close_session``).
+In this process, with threads of its own, so that nothing of it runs on the agent's loop: one
+*service loop* thread for ``create_session``, ``push_chunk`` and ``pull_chunks`` (services share
+asyncio objects across the three), and a fresh thread for each call that may block (``start``,
+``stop``, capacity, ``close_session``).
 
 Chunks cross with back-pressure: while one chunk is played, the service makes the next, and no
 more than that. So a control reaches the picture after at most one chunk that was made before it.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 import structlog
@@ -37,9 +37,8 @@ _LOOP_STOP_S = 2.0
 class ServiceHost:
     """One loaded service and its threads, seen from the agent's loop.
 
-    Every method is called on the agent's loop; what the service raises arrives as `ServiceFault` with
-    the service's own words.
-    """
+    Every method is called on the agent's loop; what the service raises arrives as `ServiceFault`
+    with the service's own words."""
 
     def __init__(self, loaded: LoadedService) -> None:
         self._loaded = loaded
@@ -110,7 +109,7 @@ class ServiceHost:
             )
         )
 
-    async def chunks(self, pipeline_session_id: str) -> AsyncIterator[Chunk]:
+    async def chunks(self, pipeline_session_id: str) -> AsyncGenerator[Chunk, None]:
         """Yield the session's chunks until it is complete; raises `ServiceFault`."""
         if self._closed:
             return
@@ -121,11 +120,13 @@ class ServiceHost:
             yield chunk
 
     async def close_session(self, pipeline_session_id: str) -> None:
-        """Return when nothing is left of the pipeline session; may take as long as the service does.
+        """Return when nothing is left of the pipeline session; may take as long as the service
+        does.
 
-        The stream is ended first. A service that won't let go of it is closed all the same, but then
-        this waits for both: only a returned call confirms the clean-up.
-        """
+        The service hears ``stop`` and its stream is ended first. A service that won't let go of the
+        stream is closed all the same, but then this waits for both: only a returned call confirms
+        the clean-up."""
+        self._loop.call_soon_threadsafe(self._say_stop, pipeline_session_id)
         stream = self._streams.pop(pipeline_session_id, None)
         if stream is not None:
             await stream.stop(_PUMP_STOP_S)
@@ -154,6 +155,14 @@ class ServiceHost:
         if not self._thread.is_alive():
             self._loop.close()
         self._loaded.unload()
+
+    def _say_stop(self, pipeline_session_id: str) -> None:
+        """Service loop: a session that is about to be closed may hear of it or not."""
+        try:
+            with foreign_code(_fault("push_chunk")):
+                self._service.push_chunk(pipeline_session_id, {"type": "stop"})
+        except ServiceFault as error:
+            _log.debug("stop_not_taken", error=str(error))
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -44,13 +44,16 @@ class LoadedService:
 
 
 def find_service_file(path: Path | None) -> Path:
-    """Return the file to load, the demo world without *path*; raise `StartupError` if it isn't there."""
+    """Return the file to load, the demo world without *path*; raise `StartupError` if it isn't
+    there."""
     if path is None:
         return DEMO_WORLD
     found = path.expanduser().resolve()
     if not found.is_file():
         what = "is a folder" if found.is_dir() else "doesn't exist"
-        raise StartupError(f"The service file {path} {what}; name a Python file with get_service().")
+        raise StartupError(
+            f"The service file {path} {what}; name a Python file with get_service()."
+        )
     return found
 
 
@@ -94,11 +97,15 @@ def _import_file(path: Path, name: str) -> ModuleType:
 
 def _line_in(path: Path, error: BaseException) -> str:
     """Return which line of the file raised, as far as the traceback tells."""
-    lines = [
-        frame.lineno
-        for frame in inspect.getinnerframes(error.__traceback__, context=0)
-        if frame.filename == str(path)
-    ] if error.__traceback__ else []
+    lines = (
+        [
+            frame.lineno
+            for frame in inspect.getinnerframes(error.__traceback__, context=0)
+            if frame.filename == str(path)
+        ]
+        if error.__traceback__
+        else []
+    )
     return f" (line {lines[-1]})" if lines else ""
 
 
@@ -129,8 +136,8 @@ def _checked(path: Path, service: Any) -> Bidirectional:
         return service  # type: ignore[no-any-return]
     if mode is ServiceMode.SERVER_PUSH:
         raise ServiceLoadFailed(
-            f"{path.name} is a server push service (it has serve()); this release runs bidirectional "
-            "ones (create_session, push_chunk, pull_chunks, close_session), server push comes later."
+            f"{path.name} is a server push service (it has serve()); this release runs bidirectional"
+            " ones (create_session, push_chunk, pull_chunks, close_session), push comes later."
         )
     raise ServiceLoadFailed(f"get_service() in {path.name} returned {_what_it_is(service)}.")
 

@@ -1,0 +1,77 @@
+"""How is an agent started?
+
+``python -m gpu_node``: settings from the environment, proxies forgotten, logs set up, the real
+parts put together. Exit codes: 0 asked to stop, 1 a part crashed, 2 an operator's mistake (one
+sentence on standard error), 3 a newer process has this node's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from importlib.metadata import version
+
+from gpu_node.agent import EXIT_MISTAKE, Agent, AgentParts
+from gpu_node.heartbeat import NodeLease
+from gpu_node.livekit_room import LiveKitRooms
+from gpu_node.settings import NodeSettings, remove_proxy_variables
+from shared.clock import SystemClock
+from shared.errors import ServiceLoadFailed, StartupError
+from shared.lifecycle import StopSignals
+from shared.logs import set_up_logs
+from shared.rooms.admin import RoomAdmin
+from shared.rooms.tokens import RoomTokens
+from shared.settings import load
+from shared.store import BeatLink, Registry
+
+
+def main() -> int:
+    """Run one node and return its exit code."""
+    try:
+        settings = load(NodeSettings)
+        remove_proxy_variables()
+        set_up_logs()
+        return asyncio.run(_run(settings))
+    except (StartupError, ServiceLoadFailed) as error:
+        advice = getattr(error, "try_", None)
+        sys.stderr.write(f"greenroom node: {error}{f' Try: {advice}.' if advice else ''}\n")
+        return EXIT_MISTAKE
+
+
+async def _run(settings: NodeSettings) -> int:
+    signals = StopSignals()
+    signals.install()
+    secret = settings.livekit_api_secret.get_secret_value()
+    admin = RoomAdmin(
+        settings.livekit_url, settings.livekit_api_key, secret, settings.deployment_id
+    )
+    tokens = RoomTokens(
+        settings.livekit_api_key, secret, settings.token_ttl_s, settings.deployment_id
+    )
+    clock = SystemClock()
+    lease = NodeLease(clock, settings.node_ttl_s)
+    rooms = LiveKitRooms(
+        url=settings.livekit_url, tokens=tokens, admin=admin, lease_holds=lease.is_fresh
+    )
+    parts = AgentParts(
+        registry=Registry.connect(settings.redis_url),
+        link=BeatLink(settings.redis_url, settings.pool),
+        keeper=admin,
+        open_room=rooms,
+        lease=lease,
+        clock=clock,
+        release=version("greenroom"),
+    )
+    try:
+        return await Agent(settings, parts).run(signals.asked)
+    finally:
+        await rooms.aclose()
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The media library's threads may abort an ordinary exit; everything of ours is closed by now.
+    os._exit(code)

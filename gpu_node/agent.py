@@ -1,0 +1,311 @@
+"""How is a node put together, and how does it drain?
+
+The agent registers, beats, loads the service meanwhile, and then does what the beats' replies say.
+It ends when it's asked to (SIGTERM), when the service can't be loaded, when a part of it crashes,
+or when a newer process has taken its name.
+
+Drain: say that no new session is wanted, let running ones finish within the grace, give the rest
+back, close the service, say goodbye. The goodbye comes after the last beat, or that beat would
+begin a new life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import structlog
+
+from gpu_node import metrics
+from gpu_node.assignments import Assignments
+from gpu_node.backstage import Backstage, RoomKeeper
+from gpu_node.heartbeat import Heartbeat, Link, NodeLease
+from gpu_node.http import NodeHttp, health_of
+from gpu_node.room import RoomFactory
+from gpu_node.runner import Runner
+from gpu_node.services.contract import ServiceMode
+from gpu_node.services.host import ServiceHost
+from gpu_node.services.loader import find_service_file, load
+from gpu_node.settings import NodeSettings, visible_gpus
+from shared.clock import Clock
+from shared.errors import StoreUnavailable
+from shared.ids import new_boot_id
+from shared.lifecycle import Background, in_thread, repeat
+from shared.records import (
+    Assignment,
+    BeatConfirmed,
+    BeatReply,
+    BeatStale,
+    MustRegister,
+    NodeProfile,
+    Registered,
+    RegisterLater,
+    Registration,
+    Superseded,
+)
+from shared.states import NodeState
+from shared.store import Registry
+
+_log = structlog.get_logger()
+
+EXIT_DONE, EXIT_CRASHED, EXIT_MISTAKE, EXIT_SUPERSEDED = 0, 1, 2, 3
+
+_TICK_S = 0.25
+_PROBE_S = 5.0
+_REGISTER_AGAIN_S = 0.5
+_CLOSE_SERVICE_WITHIN_S = 10.0
+_LAST_BEAT_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParts:
+    """What reaches out of the process; tests hand in a fake venue and a link that they can cut."""
+
+    registry: Registry
+    link: Link
+    keeper: RoomKeeper
+    open_room: RoomFactory
+    lease: NodeLease
+    """Made first, since rooms ask it before they come back."""
+    clock: Clock
+    release: str
+
+
+class Agent:
+    """One node. Everything here runs on the event loop, except where a thread is named."""
+
+    def __init__(self, settings: NodeSettings, parts: AgentParts) -> None:
+        self._settings = settings
+        self._parts = parts
+        self.heartbeat = Heartbeat(
+            node_id=settings.node_id,
+            link=parts.link,
+            lease=parts.lease,
+            clock=parts.clock,
+            every_s=settings.beat_interval_s,
+            on_reply=self._on_reply,
+        )
+        self.assignments = Assignments(parts.registry, self.heartbeat, self._make_runner)
+        self._background = Background(self._on_crash)
+        self._host: ServiceHost | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._path = find_service_file(settings.pipe_path)
+        self._previous_incarnation = 0
+        self._outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Serve until *stop* is set or something ends the node; return the exit code.
+
+        Raises:
+            StartupError: The registry can't be used, or the metrics port is taken.
+            ServiceLoadFailed: The service can't be loaded.
+        """
+        http = self._start_http()
+        try:
+            await self._parts.registry.check()
+            self._parts.registry.observe(metrics.script_ran)
+            self._start_parts()
+            self._background.start("stop signal", self._until_asked(stop))
+            code = await self._outcome
+            if code == EXIT_DONE:
+                await self._drain()
+            return code
+        finally:
+            await self._close()
+            if http is not None:
+                http.close()
+
+    def _start_parts(self) -> None:
+        start = self._background.start
+        self._beating = start("heartbeat", self.heartbeat.run())
+        start("registration", self._register(keep=False))
+        start("service", self._load_service())
+        start("hints", self._follow_hints())
+        start("media probe", repeat(self._probe_media, name="media probe", every_s=_PROBE_S))
+        start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
+
+    async def _until_asked(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._finish(EXIT_DONE)
+
+    def _start_http(self) -> NodeHttp | None:
+        if not self._settings.metrics_port:
+            return None
+        http = NodeHttp(
+            self._settings.metrics_host,
+            self._settings.metrics_port,
+            lambda: health_of(self.heartbeat, self._parts.lease, self._settings.node_ttl_s),
+        )
+        http.start()
+        return http
+
+    # --- the service ----------------------------------------------------------------------------
+
+    async def _load_service(self) -> None:
+        started_s = self._parts.clock.monotonic_s()
+        gpus = visible_gpus()
+        loaded = await in_thread(
+            "service-load", lambda: load(self._path, gpu_num=len(gpus or [""]), gpu_ids=gpus)
+        )
+        host = ServiceHost(loaded)
+        self._host = host
+        await host.start()
+        capacity = await host.capacity(self._settings.capacity_limit)
+        seconds = self._parts.clock.monotonic_s() - started_s
+        metrics.service_loaded(seconds)
+        _log.info("service_ready", service=host.name, capacity=capacity, seconds=round(seconds, 2))
+        self._say(state=NodeState.IDLE, capacity=capacity)
+
+    def _make_runner(self, assignment: Assignment) -> Runner:
+        if self._host is None:
+            raise RuntimeError("a session was assigned to a node without capacity")
+        return Runner(
+            Backstage(
+                settings=self._settings,
+                registry=self._parts.registry,
+                keeper=self._parts.keeper,
+                open_room=self._parts.open_room,
+                host=self._host,
+                heartbeat=self.heartbeat,
+                lease=self._parts.lease,
+                clock=self._parts.clock,
+            ),
+            assignment,
+        )
+
+    # --- the registry ---------------------------------------------------------------------------
+
+    async def _register(self, *, keep: bool) -> None:
+        """Begin a life (R11); what an earlier process with this name holds is waited for."""
+        boot_id = new_boot_id()
+        while True:
+            sent_at_s = self._parts.clock.monotonic_s()
+            try:
+                reply = await self._parts.registry.register(self._registration(boot_id, keep=keep))
+            except StoreUnavailable as error:
+                _log.warning("registration_waits", why=str(error))
+                await asyncio.sleep(_REGISTER_AGAIN_S)
+                continue
+            match reply:
+                case Registered(incarnation=incarnation, kept=kept):
+                    self._previous_incarnation = incarnation
+                    metrics.registered()
+                    _log.info("node_registered", incarnation=incarnation, kept=len(kept))
+                    self.heartbeat.begin_life(incarnation, sent_at_s, kept)
+                    self.assignments.keep_only(kept)
+                    return
+                case RegisterLater(wait_s=wait_s):
+                    _log.info("registration_waits", why="an earlier process", wait_s=wait_s)
+                    await asyncio.sleep(min(wait_s, 1.0))
+                case Superseded():
+                    _log.error("node_superseded", node=self._settings.node_id)
+                    self._finish(EXIT_SUPERSEDED)
+                    return
+                case _:
+                    assert_never(reply)
+
+    def _registration(self, boot_id: str, *, keep: bool) -> Registration:
+        report = self.heartbeat.report
+        return Registration(
+            pool=self._settings.pool,
+            node_id=self._settings.node_id,
+            boot_id=boot_id,
+            ttl_s=self._settings.node_ttl_s,
+            capacity=report.capacity,
+            state=report.state,
+            profile=NodeProfile(
+                service=self._path.name,
+                mode=ServiceMode.BIDIRECTIONAL,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                release=self._parts.release,
+                start_timeout_s=self._host.start_timeout_s if self._host else 0.0,
+            ),
+            previous_incarnation=self._previous_incarnation,
+            residents=self.heartbeat.residents() if keep else (),
+        )
+
+    def _on_reply(self, reply: BeatReply) -> None:
+        match reply:
+            case BeatConfirmed():
+                self.assignments.apply(reply)
+            case BeatStale():
+                _log.warning("beat_stale")
+            case MustRegister(keep=keep):
+                _log.warning("node_forgotten", keep=keep)
+                if not keep:
+                    self.assignments.keep_only(frozenset())
+                self._background.start("registration", self._register(keep=keep))
+            case _:
+                assert_never(reply)
+
+    async def _follow_hints(self) -> None:
+        async for _ in self._parts.registry.assignment_hints(
+            self._settings.pool, self._settings.node_id
+        ):
+            self.heartbeat.poke()
+
+    # --- the loops ------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        """Show that the loop moves, and let sessions notice a lease that ran out."""
+        self.heartbeat.see_loop()
+        self.assignments.check()
+        report, residents = self.heartbeat.report, len(self.heartbeat.residents())
+        busy = report.state is NodeState.IDLE and residents > 0
+        metrics.node_state(NodeState.BUSY if busy else report.state, report.capacity, residents)
+
+    async def _probe_media(self) -> None:
+        reached = await self._parts.keeper.probe()
+        metrics.media_ok(reached)
+        if reached != self.heartbeat.report.media_ok:
+            _log.warning("media_server", reached=reached)
+        self._say(media_ok=reached)
+
+    def _say(self, **changes: object) -> None:
+        self.heartbeat.say(replace(self.heartbeat.report, **changes))  # type: ignore[arg-type]
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        _log.info("node_drains", grace_s=self._settings.drain_grace_s)
+        self._say(draining=True)
+        await self.assignments.drain(self._settings.drain_grace_s)
+
+    async def _close(self) -> None:
+        self._outcome.cancel()
+        await self.assignments.aclose()
+        if self._host is not None:
+            closing = asyncio.create_task(self._host.aclose(), name="close service")
+            await asyncio.wait({closing}, timeout=_CLOSE_SERVICE_WITHIN_S)
+        incarnation = self.heartbeat.incarnation
+        self.heartbeat.close()
+        if self._beating is not None:  # a beat after the goodbye would begin a new life
+            await asyncio.wait({self._beating}, timeout=_LAST_BEAT_WITHIN_S)
+        await self._background.aclose()
+        if incarnation:
+            with contextlib.suppress(StoreUnavailable):  # then its lease runs out instead
+                await self._parts.registry.retire(
+                    self._settings.pool, self._settings.node_id, incarnation
+                )
+        await self._parts.keeper.aclose()
+        await self._parts.registry.aclose()
+        _log.info("node_stopped")
+
+    def _finish(self, code: int) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(code)
+
+    def _on_crash(self, task: str, error: BaseException) -> None:
+        """A part ended that must not. A service that can't be loaded is the operator's to cure."""
+        if self._outcome.done():
+            return
+        if task == "service":
+            self._say(state=NodeState.ERROR, capacity=0)
+            self._outcome.set_exception(error)
+        else:
+            self._outcome.set_result(EXIT_CRASHED)

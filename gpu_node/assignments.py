@@ -1,0 +1,154 @@
+"""Which sessions has this node been given?
+
+The beat's reply says it: what to start and what to stop. Both lists come again with each beat until
+they're dealt with, so all of this may be told twice. Of two assignments of one session only the
+higher epoch counts, and a session that still has leftovers here is started again after they are
+gone. A session stays in the node's list until its runner is through, whatever that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+import structlog
+
+from gpu_node.claim import Claim
+from gpu_node.heartbeat import Heartbeat
+from gpu_node.runner import Runner, reason_of
+from shared.lifecycle import Background
+from shared.records import Assignment, BeatConfirmed, Kill
+from shared.states import SessionState
+from shared.store import Registry
+
+_log = structlog.get_logger()
+
+FENCED = "fenced"
+_EPOCHS_KEPT = 4096
+_GIVE_BACK_WITHIN_S = 10.0
+_UNDER_WAY = frozenset((SessionState.RUNNING, SessionState.DRAINING))
+
+
+class Assignments:
+    """The runners of one node. Used on the agent's loop alone."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        heartbeat: Heartbeat,
+        make_runner: Callable[[Assignment], Runner],
+    ) -> None:
+        self._registry = registry
+        self._heartbeat = heartbeat
+        self._make_runner = make_runner
+        self._runners: dict[str, Runner] = {}
+        self._tasks: dict[Assignment, asyncio.Task[None]] = {}
+        self._background = Background()
+        self._answering: set[Assignment] = set()
+        self._highest: OrderedDict[str, int] = OrderedDict()
+        """The highest epoch that was started, per session: nothing at or below it starts again."""
+        self._draining = False
+
+    def apply(self, reply: BeatConfirmed) -> None:
+        """Start and stop what a beat's reply says."""
+        for kill in reply.kills:
+            self._kill(kill)
+        for todo in reply.todo:
+            self._accept(todo)
+        self.check()
+
+    def check(self) -> None:
+        """Let every session ask the node lease."""
+        for runner in self._runners.values():
+            runner.check()
+
+    def keep_only(self, kept: frozenset[Assignment]) -> None:
+        """The registry declared this node dead or lost it: only *kept* is still ours."""
+        for runner in self._runners.values():
+            if runner.assignment not in kept:
+                runner.lose()
+
+    async def drain(self, grace_s: float) -> None:
+        """Let running sessions finish within the grace, give all others back; bounded."""
+        self._draining = True
+        for runner in self._runners.values():
+            if runner.state not in _UNDER_WAY:
+                runner.give_back("node_shutdown")
+        await self._wait(grace_s)
+        for runner in self._runners.values():
+            runner.give_back("node_shutdown")
+        await self._wait(_GIVE_BACK_WITHIN_S)
+
+    async def aclose(self) -> None:
+        """Abandon whatever is left; the registry learns it from the node's goodbye."""
+        await self._background.aclose()
+
+    def _accept(self, assignment: Assignment) -> None:
+        if assignment.epoch <= self._highest.get(assignment.session_id, 0):
+            return
+        older = self._runners.get(assignment.session_id)
+        if older is not None:
+            older.lose()  # the to-do comes again until the older one has gone
+            return
+        self._highest[assignment.session_id] = assignment.epoch
+        self._highest.move_to_end(assignment.session_id)
+        if len(self._highest) > _EPOCHS_KEPT:
+            self._highest.popitem(last=False)
+        self._start(assignment)
+
+    def _start(self, assignment: Assignment) -> None:
+        _log.info("session_accepted", session=assignment.session_id, epoch=assignment.epoch)
+        self._heartbeat.list_resident(assignment)  # before the runner tells the registry (R7)
+        runner = self._make_runner(assignment)
+        self._runners[assignment.session_id] = runner
+        if self._draining:
+            runner.give_back("node_shutdown")
+        task = self._background.start(f"session {assignment.session_id}", runner.run())
+        self._tasks[assignment] = task
+        task.add_done_callback(lambda task: self._on_done(runner, task))
+
+    def _on_done(self, runner: Runner, task: asyncio.Task[None]) -> None:
+        """A runner ended. One that couldn't clean up stays, and so does its session in the list."""
+        self._tasks.pop(runner.assignment, None)
+        if task.cancelled() or task.exception() is not None:
+            runner.stuck = True
+        if not runner.stuck:
+            del self._runners[runner.assignment.session_id]
+            self._heartbeat.poke()  # the session may be waiting to be started here again
+
+    def _kill(self, kill: Kill) -> None:
+        runner = self._runners.get(kill.session_id)
+        if runner is not None and runner.assignment.epoch == kill.epoch:
+            if kill.reason == FENCED:
+                runner.lose()
+            else:
+                runner.stop(reason_of(kill.reason))
+        elif kill.reason != FENCED:
+            self._confirm_gone(kill)
+
+    def _confirm_gone(self, kill: Kill) -> None:
+        """A session was ended before it was started here: there is nothing to clean up."""
+        assignment = Assignment(session_id=kill.session_id, epoch=kill.epoch)
+        if assignment in self._answering:
+            return
+        self._answering.add(assignment)
+
+        async def answer() -> None:
+            try:
+                claim = Claim(self._registry, self._heartbeat, assignment)
+                await claim.end_once(reason_of(kill.reason))
+            finally:
+                self._answering.discard(assignment)
+
+        self._background.start(f"confirm {kill.session_id}", answer())
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Wait until every session is through that can be, at most *timeout_s*."""
+        tasks = {
+            task
+            for assignment, task in self._tasks.items()
+            if not self._runners[assignment.session_id].stuck
+        }
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)

@@ -1,0 +1,153 @@
+"""What do we count here?
+
+All instruments of a node. Labels come from closed sets, never a session or an identity. The node
+itself isn't a label: each node is scraped by itself.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from shared.states import NodeState, Reason
+
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+_SLOW = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+_STATE = Gauge("greenroom_node_state", "1 for the state that the node is in.", ["state"])
+_CAPACITY = Gauge("greenroom_node_slots", "Sessions that the model service keeps at once.")
+_RESIDENTS = Gauge(
+    "greenroom_node_slots_used", "Sessions held now, unconfirmed clean-ups included."
+)
+_UNCONFIRMED = Gauge(
+    "greenroom_node_cleanups_unconfirmed", "Sessions whose clean-up takes longer than it may."
+)
+_MEDIA_OK = Gauge("greenroom_node_media_ok", "1 while the node reaches the media server.")
+_LOAD = Gauge("greenroom_node_service_load_seconds", "Time that loading and warming up took.")
+
+_BEATS = Counter("greenroom_node_beats_total", "Heartbeats by outcome.", ["outcome"])
+_BEAT_SECONDS = Histogram(
+    "greenroom_node_beat_seconds", "Time until a beat's answer.", buckets=_FAST
+)
+_SILENCES = Counter(
+    "greenroom_node_silences_total", "Times that a session fell silent for its lease."
+)
+_REGISTRATIONS = Counter("greenroom_node_registrations_total", "Node lives begun.")
+_SCRIPT_SECONDS = Histogram(
+    "greenroom_node_script_seconds", "Time of a registry call.", ["script"], buckets=_FAST
+)
+
+_ENDED = Counter(
+    "greenroom_node_sessions_ended_total", "Sessions ended here, by reason.", ["reason"]
+)
+_RETURNED = Counter(
+    "greenroom_node_sessions_returned_total", "Sessions given back, by cause.", ["why"]
+)
+_FENCED = Counter(
+    "greenroom_node_sessions_fenced_total", "Sessions that belonged to somebody else."
+)
+_JOINS = Counter("greenroom_node_joins_total", "Attempts to join a room, by outcome.", ["outcome"])
+_FIRST_FRAME = Histogram(
+    "greenroom_node_first_frame_seconds",
+    "From accepting a session to its first frame.",
+    buckets=_SLOW,
+)
+_CHUNK_WAIT = Histogram(
+    "greenroom_node_chunk_wait_seconds", "Time that the player waited for a chunk.", buckets=_FAST
+)
+_CHUNKS = Counter("greenroom_node_chunks_total", "Chunks played.")
+_FRAMES = Counter("greenroom_node_frames_total", "Frames played.")
+_LATENESS = Histogram(
+    "greenroom_node_frame_lateness_seconds", "How late a frame left after its time.", buckets=_FAST
+)
+_CONTROLS = Counter("greenroom_node_controls_total", "Messages from controllers.", ["outcome"])
+
+
+def node_state(state: NodeState, capacity: int, residents: int) -> None:
+    """Set what the node is, offers and holds."""
+    for other in NodeState:
+        _STATE.labels(state=other).set(other is state)
+    _CAPACITY.set(capacity)
+    _RESIDENTS.set(residents)
+
+
+def media_ok(reached: bool) -> None:
+    """Set whether the media server is reached."""
+    _MEDIA_OK.set(reached)
+
+
+def service_loaded(seconds: float) -> None:
+    """Set how long the service took until it could serve."""
+    _LOAD.set(seconds)
+
+
+def cleanup_overdue(change: int) -> None:
+    """Count a clean-up that takes longer than it may (+1), or that came through after all (-1)."""
+    _UNCONFIRMED.inc(change)
+
+
+def registered() -> None:
+    """Count a node life."""
+    _REGISTRATIONS.inc()
+
+
+def beat_answered(seconds: float) -> None:
+    """Count a beat that was answered."""
+    _BEATS.labels(outcome="answered").inc()
+    _BEAT_SECONDS.observe(seconds)
+
+
+def beat_unanswered() -> None:
+    """Count a beat without an answer in time."""
+    _BEATS.labels(outcome="unanswered").inc()
+
+
+def fell_silent() -> None:
+    """Count a session that fell silent."""
+    _SILENCES.inc()
+
+
+def script_ran(script: str, seconds: float) -> None:
+    """Observe one call of a registry script."""
+    _SCRIPT_SECONDS.labels(script=script).observe(seconds)
+
+
+def ended(reason: Reason) -> None:
+    """Count a session that ended here."""
+    _ENDED.labels(reason=reason).inc()
+
+
+def returned(why: str) -> None:
+    """Count a session that was given back."""
+    _RETURNED.labels(why=why).inc()
+
+
+def fenced() -> None:
+    """Count a session whose leftovers alone were cleaned."""
+    _FENCED.inc()
+
+
+def joined(outcome: str) -> None:
+    """Count one attempt to join: joined or failed."""
+    _JOINS.labels(outcome=outcome).inc()
+
+
+def first_frame(seconds: float) -> None:
+    """Observe the time from accepting a session to its first frame."""
+    _FIRST_FRAME.observe(seconds)
+
+
+def chunk_taken(waited_s: float) -> None:
+    """Observe how long the player waited for the service."""
+    _CHUNKS.inc()
+    _CHUNK_WAIT.observe(waited_s)
+
+
+def frame_played(late_s: float) -> None:
+    """Observe one frame and how late it left."""
+    _FRAMES.inc()
+    _LATENESS.observe(late_s)
+
+
+def control(outcome: str) -> None:
+    """Count one message: applied, answered or ignored."""
+    _CONTROLS.labels(outcome=outcome).inc()

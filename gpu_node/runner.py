@@ -1,0 +1,393 @@
+"""How does one session get from assigned to closed?
+
+    accept → join the room → wait for the controller → make the pipeline session → play → wind up
+
+One task performs, step by step. It ends by itself or it's ordered to end: by the kill list, by the
+client's ``stop``, by the node's drain. An order cancels the performance at the await where it
+stands, so nothing is published or written after it (R16), and the same winding-up follows whatever
+happened: silence, pipeline session closed, room left, registry told. Only a confirmed clean-up is
+told: a service that won't close keeps the session listed, which is what holds its slot back (R9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import assert_never
+
+import structlog
+
+from gpu_node import metrics
+from gpu_node.backstage import Backstage
+from gpu_node.claim import Claim
+from gpu_node.dialogue import Dialogue
+from gpu_node.playout import Playout
+from gpu_node.session_config import frames_per_second, session_config
+from gpu_node.stage import Stage, StageEvents
+from shared.errors import InvalidConfig, RoomsUnavailable, ServiceFault, UnknownSession
+from shared.lifecycle import describe, until_available
+from shared.records import (
+    Assignment,
+    EndedHere,
+    Fenced,
+    Moved,
+    MustStop,
+    SessionRecord,
+    SessionRequest,
+)
+from shared.room_status import StatusWriter
+from shared.states import Reason, SessionState
+
+_log = structlog.get_logger()
+
+_SAY_WITHIN_S = 1.0
+_TELL_WITHIN_S = 1.5
+"""How long the end waits for the registry before it goes on without."""
+_LEAVE_AFTER_S = 5.0
+"""The room is left even if the pipeline session isn't closed by then."""
+CLEANUP_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The session is over."""
+
+    reason: Reason
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveBack:
+    """The session returns to the line; *why* is one of the registry's words for it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vanish:
+    """The session is somebody else's: clean up and say nothing."""
+
+
+Verdict = End | GiveBack | Vanish
+
+
+class Halted(Exception):
+    """Ends the performance with a verdict; never leaves this module."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+
+
+class Runner:
+    """One session on this node, from its acceptance to the confirmed clean-up.
+
+    Its methods are called on the agent's loop. Orders may come at any time and more than once; the
+    first one counts.
+    """
+
+    def __init__(self, backstage: Backstage, assignment: Assignment) -> None:
+        self._backstage = backstage
+        self.assignment = assignment
+        self._log = _log.bind(session=assignment.session_id, epoch=assignment.epoch)
+        self._claim = Claim(backstage.registry, backstage.heartbeat, assignment)
+        self._status = StatusWriter(
+            session_id=assignment.session_id, now_s=lambda: backstage.clock.wall_ms() / 1000
+        )
+        self._verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._stage: Stage | None = None
+        self._dialogue: Dialogue | None = None
+        self._creation: asyncio.Task[str] | None = None
+        """Never cancelled: a pipeline session that comes into being must be closed."""
+        self._accepted_at_s = backstage.clock.monotonic_s()
+        self.state = SessionState.ASSIGNED
+        self.stuck = False
+        """The clean-up takes longer than it may; the session stays listed until it's through."""
+
+    # --- orders ---------------------------------------------------------------------------------
+
+    def stop(self, reason: Reason) -> None:
+        """End the session for *reason*."""
+        self._decide(End(reason=reason))
+
+    def give_back(self, why: str) -> None:
+        """Return the session to the line."""
+        self._decide(GiveBack(why=why))
+
+    def lose(self) -> None:
+        """The kill list says that the session belongs to somebody else."""
+        self._claim.lose()
+        self._decide(Vanish())
+
+    def check(self) -> None:
+        """Let the stage ask the node lease; called at each answered beat and a few times a
+        second."""
+        if self._stage is not None and not self._verdict.done():
+            self._stage.check()
+
+    def _decide(self, verdict: Verdict) -> None:
+        if not self._verdict.done():
+            self._verdict.set_result(verdict)
+
+    # --- the life -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Return when nothing is left of the session here and the registry knows it."""
+        performance = asyncio.create_task(
+            self._perform(), name=f"perform {self.assignment.session_id}"
+        )
+        performance.add_done_callback(self._on_performed)
+        verdict = await self._verdict
+        performance.cancel()
+        await asyncio.wait({performance})
+        await self._wind_up(verdict)
+
+    def _on_performed(self, performance: asyncio.Task[Verdict]) -> None:
+        if performance.cancelled():
+            return
+        error = performance.exception()
+        self._decide(performance.result() if error is None else self._verdict_of(error))
+
+    def _verdict_of(self, error: BaseException) -> Verdict:
+        match error:
+            case Halted():
+                return error.verdict
+            case InvalidConfig():
+                return End(reason=Reason.INVALID_CONFIG, error=str(error))
+            case ServiceFault():
+                return End(reason=Reason.SERVICE_ERROR, error=str(error))
+            case RoomsUnavailable():
+                return GiveBack(why=self._why_unreachable())
+            case _:
+                self._log.error("runner_failed", exc_info=error)
+                return End(reason=Reason.SERVICE_ERROR, error=f"The node failed: {describe(error)}")
+
+    def _why_unreachable(self) -> str:
+        """A media server that nobody reaches isn't this session's or this node's fault."""
+        return "join_failed" if self._backstage.heartbeat.report.media_ok else "media_lost"
+
+    async def _perform(self) -> Verdict:
+        await self._advance(SessionState.JOINING_ROOM)
+        request, record = await self._read()
+        stage, dialogue = self._set_up(request)
+        await stage.enter()
+        await stage.until_controller()
+        await self._advance(SessionState.STARTING_PIPELINE)
+        pipeline_session_id = await self._create(request)
+        await self._advance(SessionState.RUNNING, pipeline_session_id=pipeline_session_id)
+        dialogue.open(pipeline_session_id)
+        if record.attempt > 1:
+            stage.say(self._status.resumed(record.attempt))
+        playout = Playout(
+            stage,
+            status=self._status,
+            default_fps=frames_per_second(request, self._backstage.settings.default_fps),
+            clock=self._backstage.clock,
+        )
+        async with contextlib.aclosing(self._backstage.host.chunks(pipeline_session_id)) as chunks:
+            await playout.play(chunks)
+        stage.say(self._status.done(playout.chunks_played, playout.frames_played))
+        return End(reason=Reason.COMPLETED)
+
+    async def _advance(
+        self, state: SessionState, *, pipeline_session_id: str | None = None
+    ) -> None:
+        reply = await self._claim.advance(state, pipeline_session_id=pipeline_session_id)
+        match reply:
+            case Moved():
+                self._log.info("session_moved", state=state, before=self.state)
+                self.state = state
+            case MustStop(reason=reason):
+                raise Halted(End(reason=reason_of(reason)))
+            case Fenced():
+                raise Halted(Vanish())
+            case _:
+                assert_never(reply)
+
+    async def _read(self) -> tuple[SessionRequest, SessionRecord]:
+        """Return what the client asked for; a record that is gone has no session to play."""
+        session_id = self.assignment.session_id
+        try:
+            request = await until_available(lambda: self._backstage.registry.request(session_id))
+            record = await until_available(lambda: self._backstage.registry.read(session_id))
+        except UnknownSession:
+            raise Halted(Vanish()) from None
+        if request is None:
+            raise Halted(Vanish())
+        return request, record
+
+    def _set_up(self, request: SessionRequest) -> tuple[Stage, Dialogue]:
+        dialogue = Dialogue(
+            self._backstage,
+            controller=request.identity,
+            status=self._status,
+            on_stop=lambda: self.stop(Reason.CLIENT_STOP),
+        )
+        stage = Stage(
+            self._backstage,
+            self.assignment,
+            controller=request.identity,
+            fps=frames_per_second(request, self._backstage.settings.default_fps),
+            status=self._status,
+            events=StageEvents(
+                on_control=dialogue.on_control,
+                on_arrival=dialogue.on_arrival,
+                on_first_frame=self._on_first_frame,
+                on_given_up=lambda _why: self.give_back(self._why_unreachable()),
+            ),
+        )
+        dialogue.stage = stage
+        self._stage, self._dialogue = stage, dialogue
+        return stage, dialogue
+
+    async def _create(self, request: SessionRequest) -> str:
+        image = await until_available(
+            lambda: self._backstage.registry.image(self.assignment.session_id)
+        )
+        config = session_config(
+            self.assignment.session_id,
+            request,
+            image=image,
+            asset_root=self._backstage.settings.asset_root,
+        )
+        self._creation = asyncio.create_task(
+            self._backstage.host.create_session(config), name=f"create {self.assignment.session_id}"
+        )
+        return await asyncio.shield(self._creation)
+
+    def _on_first_frame(self) -> None:
+        metrics.first_frame(self._backstage.clock.monotonic_s() - self._accepted_at_s)
+        self._log.info("first_frame")
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def _wind_up(self, verdict: Verdict) -> None:
+        if self._dialogue is not None:
+            await self._dialogue.aclose()
+        self._log.info("session_winds_up", verdict=type(verdict).__name__, state=self.state)
+        match verdict:
+            case End():
+                await self._end(verdict)
+            case GiveBack():
+                await self._return(verdict)
+            case Vanish():
+                await self._vanish()
+            case _:
+                assert_never(verdict)
+
+    async def _end(self, verdict: End) -> None:
+        verdict = await self._announce(verdict)
+        closing = self._start_closing()
+        await asyncio.wait({closing}, timeout=_LEAVE_AFTER_S)
+        if self._stage is not None:
+            self._stage.say(self._status.closed(verdict.reason))
+            await self._stage.flush(_SAY_WITHIN_S)
+            await self._stage.leave()
+        if not await self._is_clean(closing):
+            return
+        if await self._claim.end(verdict.reason, verdict.error):
+            metrics.ended(verdict.reason)
+            self._log.info("session_ended", reason=verdict.reason, error=verdict.error)
+            self._backstage.heartbeat.unlist(
+                self.assignment, _ended(self.assignment, verdict.reason)
+            )
+            await self._delete_room()
+        else:
+            self._backstage.heartbeat.unlist(self.assignment)
+
+    async def _announce(self, verdict: End) -> End:
+        """Tell registry and room that it ends; a reason that the registry has already stays."""
+        telling = asyncio.create_task(
+            self._claim.advance(SessionState.DRAINING, reason=verdict.reason),
+            name=f"announce end {self.assignment.session_id}",
+        )
+        await asyncio.wait({telling}, timeout=_TELL_WITHIN_S)
+        if not telling.done():
+            telling.cancel()  # `end` will say it, however late
+        elif (error := telling.exception()) is not None:
+            self._log.error("end_not_announced", exc_info=error)
+        elif isinstance(reply := telling.result(), MustStop):
+            reason = reason_of(reply.reason)
+            verdict = End(reason=reason, error=verdict.error if reason is verdict.reason else None)
+        self.state = SessionState.DRAINING
+        if self._stage is not None:
+            if verdict.error is not None:
+                self._stage.say(self._status.error(verdict.error, verdict.reason))
+            self._stage.say(self._status.draining(verdict.reason))
+        return verdict
+
+    async def _return(self, verdict: GiveBack) -> None:
+        if self._stage is not None:
+            await self._stage.leave()
+        closing = self._start_closing()
+        shutdown = verdict.why == "node_shutdown"
+        if not shutdown:
+            await asyncio.wait({closing}, timeout=CLEANUP_WITHIN_S)
+            if not closing.done() or closing.exception() is not None:
+                # The slot can't go on, so neither can the session: the registry quarantines it.
+                await self._end(End(reason=Reason.LIVEKIT_ERROR, error="The room was lost."))
+                return
+        capacity = 0 if shutdown else self._backstage.heartbeat.report.capacity
+        if await self._claim.give_back(verdict.why, capacity=capacity):
+            metrics.returned(verdict.why)
+            self._log.info("session_given_back", why=verdict.why)
+        self._backstage.heartbeat.unlist(self.assignment)
+        await self._is_clean(closing)
+
+    async def _vanish(self) -> None:
+        metrics.fenced()
+        if self._stage is not None:
+            await self._stage.leave()
+        if await self._is_clean(self._start_closing()):
+            self._log.info("session_cleaned")
+            self._backstage.heartbeat.unlist(self.assignment)
+
+    def _start_closing(self) -> asyncio.Task[None]:
+        return asyncio.create_task(
+            self._close_pipeline(), name=f"close {self.assignment.session_id}"
+        )
+
+    async def _close_pipeline(self) -> None:
+        """Close the pipeline session, if there is or comes to be one; raises `ServiceFault`."""
+        if self._creation is None:
+            return
+        await asyncio.wait({self._creation})
+        if self._creation.exception() is None:
+            await self._backstage.host.close_session(self._creation.result())
+
+    async def _is_clean(self, closing: asyncio.Task[None]) -> bool:
+        """Wait for the clean-up, however long it takes; False if the service failed at it."""
+        await asyncio.wait({closing}, timeout=CLEANUP_WITHIN_S)
+        if not closing.done():
+            self._log.error("cleanup_overdue", after_s=CLEANUP_WITHIN_S)
+            self._mark_stuck(stuck=True)
+            await asyncio.wait({closing})
+            self._mark_stuck(stuck=False)
+        error = closing.exception()
+        if error is not None:
+            self._log.error("cleanup_failed", error=str(error))
+            self._mark_stuck(stuck=True)
+        return error is None
+
+    def _mark_stuck(self, *, stuck: bool) -> None:
+        self.stuck = stuck
+        metrics.cleanup_overdue(1 if stuck else -1)
+
+    async def _delete_room(self) -> None:
+        try:
+            await self._backstage.keeper.delete(self.assignment.session_id)
+        except RoomsUnavailable as error:
+            self._log.warning("room_not_deleted", why=str(error))
+
+
+def reason_of(word: str) -> Reason:
+    """Return the reason that a kill list or a stop named; a newer release may know more of them."""
+    try:
+        return Reason(word)
+    except ValueError:
+        return Reason.ADMIN
+
+
+def _ended(assignment: Assignment, reason: Reason) -> EndedHere:
+    return EndedHere(session_id=assignment.session_id, epoch=assignment.epoch, reason=reason)

@@ -1,0 +1,124 @@
+"""What may an operator set?
+
+Options of a node on top of those it shares with replicas; read once, in ``gpu_node.__main__``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from shared.errors import InvalidName
+from shared.ids import check_node_id, new_node_id
+from shared.settings import SharedSettings, env_names, kept
+
+_PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy"))
+_SILENT_BEFORE_TTL_S = 3.0
+
+
+class NodeSettings(SharedSettings):
+    """Options of one GPU node."""
+
+    pipe_path: Path | None = Field(
+        default=None,
+        description="Python file with get_service(); left out: the demo world.",
+    )
+    node_id: str = Field(
+        default_factory=lambda data: kept(Path(data["data_dir"]), "node-id", new_node_id),
+        description="Name of the node; made once and kept in the data folder if left out.",
+    )
+    max_sessions_per_worker: Literal["auto"] | int = Field(
+        default="auto",
+        validation_alias=env_names("max_sessions_per_worker", telefuser="MAX_SESSIONS_PER_WORKER"),
+        description="Sessions at once: auto leaves it to the service, a number only lowers it.",
+    )
+    drain_grace_s: float = Field(
+        default=30.0,
+        ge=0,
+        description="Seconds that running sessions may go on after SIGTERM before they are given "
+        "back to the line.",
+    )
+    metrics_port: int = Field(
+        default=0, ge=0, le=65535, description="Port for health, readiness and metrics; 0: none."
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1", description="Address that the metrics port listens on."
+    )
+    asset_root: Path | None = Field(
+        default=None,
+        description="Folder below which image_path of a session is looked up; left out: none is.",
+    )
+    default_fps: int = Field(
+        default=16,
+        ge=1,
+        le=120,
+        validation_alias=env_names("default_fps", telefuser="DEFAULT_FPS"),
+        description="Frames per second of a chunk that names none.",
+    )
+    max_data_message_bytes: int = Field(
+        default=12288,
+        ge=1024,
+        validation_alias=env_names("max_data_message_bytes", telefuser="MAX_DATA_MESSAGE_BYTES"),
+        description="Largest control message that is taken.",
+    )
+    beat_interval_s: float = Field(
+        default=2.0, gt=0, description="Seconds between two heartbeats of the node."
+    )
+    node_ttl_s: float = Field(
+        default=10.0,
+        gt=_SILENT_BEFORE_TTL_S,
+        description="Seconds of silence after which the registry counts the node as dead.",
+    )
+
+    @property
+    def capacity_limit(self) -> int | None:
+        """The operator's limit of sessions; None without one."""
+        limit = self.max_sessions_per_worker
+        return None if limit == "auto" else limit
+
+    @field_validator("node_id")
+    @classmethod
+    def _node_name(cls, node_id: str) -> str:
+        try:
+            return check_node_id(node_id)
+        except InvalidName as error:
+            raise ValueError(str(error)) from error
+
+    @field_validator("max_sessions_per_worker")
+    @classmethod
+    def _at_least_one(cls, limit: Literal["auto"] | int) -> Literal["auto"] | int:
+        if limit != "auto" and not 1 <= limit <= 64:
+            raise ValueError("must be auto or a number from 1 to 64")
+        return limit
+
+    @field_validator("pool")
+    @classmethod
+    def _one_pool(cls, pool: str) -> str:
+        if "," in pool:
+            raise ValueError("a node serves one pool, so name one")
+        return pool
+
+    @model_validator(mode="after")
+    def _beats_before_silence(self) -> Self:
+        if self.beat_interval_s > (self.node_ttl_s - _SILENT_BEFORE_TTL_S) / 2:
+            raise ValueError(
+                "--beat-interval (GREENROOM_BEAT_INTERVAL_S) is too long for --node-ttl "
+                "(GREENROOM_NODE_TTL_S): two beats must fit before the node falls silent, "
+                f"{_SILENT_BEFORE_TTL_S:.0f} s before the end"
+            )
+        return self
+
+
+def remove_proxy_variables() -> None:
+    """Forget the machine's proxies: LiveKit's SDK would send media signalling through them."""
+    for name in [name for name in os.environ if name.lower() in _PROXY_VARIABLES]:
+        del os.environ[name]
+
+
+def visible_gpus() -> list[str] | None:
+    """Return the GPUs that this process was given by name, None if nobody chose."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return [gpu.strip() for gpu in chosen.split(",") if gpu.strip()] or None
