@@ -13,7 +13,7 @@ from shared.states import ENDED_STATES
 from shared.store.keys import kind_of
 from tests.support.redis_server import RawRedis
 
-_DEADLINES = [
+_DEADLINES = (
     "queued",
     "assigned",
     "joining",
@@ -22,7 +22,7 @@ _DEADLINES = [
     "starting",
     "session",
     "draining",
-]
+)
 
 
 class Pool:
