@@ -7,7 +7,8 @@ import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/card.css";
 import "./styles/stage.css";
-import { parseWatchAddress, Watcher } from "./watch/watcher";
+import { parseWatchAddress } from "./watch/address";
+import { Watcher } from "./watch/watcher";
 import { WatchPage } from "./watch/WatchPage";
 
 const container = document.getElementById("root");

@@ -52,7 +52,7 @@ export function ImageField({ image, onImage }: Props) {
         onDragLeave={() => setOver(false)}
         onDrop={drop}
       >
-        {image === null ? <span aria-hidden="true">＋</span> : <img src={image} alt="" />}
+        {image === null ? <span className="plus" aria-hidden="true" /> : <img src={image} alt="" />}
         <span className="grow small">
           {image === null ? "Add a picture: drop, paste or choose" : name || "Your picture"}
         </span>

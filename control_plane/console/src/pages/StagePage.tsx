@@ -46,7 +46,12 @@ export function StagePage({ player, view }: Props) {
     </>
   );
   return (
-    <StageFrame stage={run.stage} picture={picture} covered={curtain !== null} top={top}>
+    <StageFrame
+      stage={run.stage}
+      picture={picture}
+      covered={curtain !== null || view.blocked}
+      top={top}
+    >
       <CurtainView
         curtain={view.blocked ? null : curtain}
         tone={sign.tone}

@@ -43,11 +43,11 @@ export function StartPage(props: Props) {
   };
 
   return (
-    <Room lamp={entering ? "starting" : "ended"} under={<p>{servedLine(served)}</p>}>
+    <Room lamp={entering ? "starting" : "live"} under={<p>{servedLine(served)}</p>}>
       <form className="card" onSubmit={submit} aria-busy={entering}>
         <div className="field">
           <h1>
-            <label htmlFor="prompt">Which world do you want to step into?</label>
+            <label htmlFor="prompt">Where do you want to go?</label>
           </h1>
           <textarea
             id="prompt"

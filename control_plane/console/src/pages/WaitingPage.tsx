@@ -4,7 +4,7 @@ import { Room } from "../parts/Room";
 import { useHealth } from "../parts/use-health";
 import { useNow } from "../parts/use-now";
 import type { View } from "../player/view";
-import { estimate, placeInLine, youAre } from "../words/place";
+import { estimate, placeInLine, waiting, youAre } from "../words/place";
 import { statusWords, UNREACHABLE } from "../words/states";
 import { spell } from "../words/time";
 
@@ -32,6 +32,9 @@ export function WaitingPage({ view, onLeave, onPlayHere }: Props) {
     >
       <section className="card" aria-label="Your place in line">
         <Heading className="place">{position === null ? words : placeInLine(position)}</Heading>
+        {record !== null && (
+          <p className="estimate">{estimate(record.estimated_wait_s ?? null)}</p>
+        )}
         {view.returned !== null && (
           <p className="say">
             <span className="tone-attention" aria-hidden="true">
@@ -41,20 +44,11 @@ export function WaitingPage({ view, onLeave, onPlayHere }: Props) {
           </p>
         )}
         <Bar progress={view.progress} />
-        <dl className="facts">
-          <div>
-            <dt>Until your turn</dt>
-            <dd>{estimate(record?.estimated_wait_s ?? null)}</dd>
-          </div>
-          <div>
-            <dt>In line</dt>
-            <dd>{health === null ? "–" : Math.max(health.queued_sessions, position ?? 0)}</dd>
-          </div>
-          <div>
-            <dt>So far</dt>
-            <dd>{view.enteredAtMs > 0 ? spell((now - view.enteredAtMs) / 1_000) : "–"}</dd>
-          </div>
-        </dl>
+        <p className="facts">
+          {health !== null && <span>{waiting(Math.max(health.queued_sessions, position ?? 0))}</span>}
+          {view.enteredAtMs > 0 && <span>{spell((now - view.enteredAtMs) / 1_000)} so far</span>}
+        </p>
+        {view.entry.prompt.trim() !== "" && <p className="wish small">“{view.entry.prompt.trim()}”</p>}
         {!view.reachable && (
           <p className="say" role="status">
             <span className="tone-attention" aria-hidden="true">

@@ -28,7 +28,7 @@ export function ShareButton({ makeLink }: { makeLink(): Promise<string> }) {
   return (
     <>
       <button type="button" disabled={said.kind === "making"} onClick={() => void share()}>
-        {said.kind === "copied" ? "Link copied" : "Share"}
+        {said.kind === "copied" ? "Copied" : "Share"}
       </button>
       {said.kind === "shown" && (
         <LinkBox link={said.link} onClose={() => setSaid({ kind: "nothing" })} />

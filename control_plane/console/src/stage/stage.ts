@@ -14,6 +14,7 @@ import {
   RemoteVideoTrack,
   Room,
   RoomEvent,
+  setLogLevel,
   Track,
 } from "livekit-client";
 import FrameMetadataWorker from "livekit-client/frame-metadata-worker?worker";
@@ -22,6 +23,9 @@ import { CONTROL_TOPIC, parseStatus, type StageStatus, STATUS_TOPIC } from "./pr
 import { Pulse } from "./pulse";
 import { Still } from "./still";
 import { chooseWorker, looksLikeWorker, type Owner, type Somebody } from "./worker-choice";
+
+// Its own lines say nothing that the page doesn't, and an address with a token in it stays out.
+setLogLevel("error");
 
 export interface StageEvents {
   /** From the current worker. */

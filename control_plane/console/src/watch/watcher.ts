@@ -11,6 +11,7 @@ import { ticker } from "../api/ticker";
 import { hasEnded, isOnStage, type SessionRecord } from "../api/types";
 import { Stage } from "../stage/stage";
 import type { Picture } from "../words/states";
+import type { WatchAddress } from "./address";
 
 const REJOIN_MS = 2_000;
 /** So many joins in a row that fail while the session is on stage: the token is no good any more. */
@@ -26,17 +27,6 @@ export interface WatchView {
   readonly viewers: number;
   readonly blocked: boolean;
   readonly trouble: Trouble | null;
-}
-
-export interface WatchAddress {
-  readonly sessionId: string;
-  readonly token: string;
-}
-
-/** Read `/watch/<session>#<token>`; null for another address. */
-export function parseWatchAddress(path: string, hash: string): WatchAddress | null {
-  const match = /^\/watch\/([a-z0-9-]{1,80})\/?$/.exec(path);
-  return match?.[1] === undefined ? null : { sessionId: match[1], token: hash.slice(1) };
 }
 
 export class Watcher {

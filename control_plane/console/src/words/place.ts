@@ -19,6 +19,10 @@ export function youAre(position: number | null): string {
   return position === 1 ? "you're first in line" : `you're ${placeInLine(position)}`;
 }
 
+export function waiting(people: number): string {
+  return people === 1 ? "1 person waiting" : `${people} people waiting`;
+}
+
 export function estimate(seconds: number | null): string {
   return seconds === null ? "no estimate yet" : `about ${spell(seconds)}`;
 }

@@ -1,6 +1,7 @@
 /** What is served here, and is there room? One muted line under the start card. Pure. */
 
 import type { Health, Metadata } from "../api/types";
+import { waiting } from "./place";
 import { UNREACHABLE } from "./states";
 
 export interface ServedFacts {
@@ -15,12 +16,11 @@ function serviceName(file: string): string {
 }
 
 function room(health: Health): string {
-  const waiting = health.queued_sessions;
-  if (waiting > 0) return waiting === 1 ? "1 person in line" : `${waiting} people in line`;
+  if (health.queued_sessions > 0) return waiting(health.queued_sessions);
   if (health.status === "unhealthy") return "no stage is ready yet";
   const { slots_free: free, slots_total: total } = health;
   if (free !== undefined && total !== undefined) return `${free} of ${total} stages free`;
-  return health.workers_idle > 0 ? "a stage is free" : "nobody in line";
+  return health.workers_idle > 0 ? "a stage is free" : "nobody waiting";
 }
 
 export function servedLine({ health, metadata, reachable }: ServedFacts): string {
