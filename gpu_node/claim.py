@@ -6,7 +6,8 @@ was.
 
 "Fenced" alone proves little: the registry may just have forgotten this life, and the next one keeps
 the session. Only the kill list closes a session (R2). So after such an answer a beat is sent at
-once, and the call repeated, until the kill list has said it or the answer is another one."""
+once, and the call repeated, until the kill list has said it or the answer is another one.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ class Claim:
 
     async def end_once(self, reason: Reason) -> None:
         """Confirm the end of a session that never was here; the kill list asks again if it's
-        lost."""
+        lost.
+        """
         owner = self._owner()
         if owner.incarnation:
             with contextlib.suppress(StoreUnavailable):

@@ -1,7 +1,8 @@
 """How do the controller's messages reach the pipeline session, and what does a newcomer hear?
 
 `ControlGate` decides; this does what it decided. Chunks for the service go through a bounded queue
-in order, on the service's own loop, so a slow service delays controls but never the room."""
+in order, on the service's own loop, so a slow service delays controls but never the room.
+"""
 
 from __future__ import annotations
 

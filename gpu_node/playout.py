@@ -2,7 +2,8 @@
 
 Chunk by chunk: check it (off the loop, since it may have to decode JPEGs), play its frames by the
 next-frame clock with its sound spread between them, say its metadata. While the worker isn't
-audible the player stands still, so the service does too, and the clock starts anew afterwards."""
+audible the player stands still, so the service does too, and the clock starts anew afterwards.
+"""
 
 from __future__ import annotations
 

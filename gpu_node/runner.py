@@ -41,6 +41,8 @@ from shared.states import Reason, SessionState
 
 _log = structlog.get_logger()
 
+JOIN_WITHIN_S = 10.0
+"""First join; the registry's own limit is 15 s."""
 _SAY_WITHIN_S = 1.0
 _TELL_WITHIN_S = 1.5
 """How long the end waits for the registry before it goes on without."""
@@ -122,7 +124,8 @@ class Runner:
 
     def check(self) -> None:
         """Let the stage ask the node lease; called at each answered beat and a few times a
-        second."""
+        second.
+        """
         if self._stage is not None and not self._verdict.done():
             self._stage.check()
 
@@ -171,7 +174,7 @@ class Runner:
         await self._advance(SessionState.JOINING_ROOM)
         request, record = await self._read()
         stage, dialogue = self._set_up(request)
-        await stage.enter()
+        await stage.enter(JOIN_WITHIN_S)
         await stage.until_controller()
         await self._advance(SessionState.STARTING_PIPELINE)
         pipeline_session_id = await self._create(request)

@@ -6,7 +6,8 @@ that fails for a while. What is said while nobody can be told (not joined, or si
 order.
 
 Audible means: joined, and the node lease holds. It is asked before each frame and each status;
-while it's false nothing leaves (R2)."""
+while it's false nothing leaves (R2).
+"""
 
 from __future__ import annotations
 
@@ -30,8 +31,6 @@ from shared.room_status import Status, StatusWriter
 
 _log = structlog.get_logger()
 
-JOIN_WITHIN_S = 10.0
-"""First join; the registry's own limit is 15 s."""
 REJOIN_WITHIN_S = 30.0
 _SETTLED_S = 5.0
 """A join that lasted so long ends a series of losses."""
@@ -93,7 +92,7 @@ class Stage:
         self.first_frame_id: int | None = None
         """The first real frame of the present join; None before it."""
 
-    async def enter(self, within_s: float = JOIN_WITHIN_S) -> None:
+    async def enter(self, within_s: float) -> None:
         """Join, with a fresh identity for each try; raises `RoomsUnavailable` after *within_s*."""
         if self._attempt == 0:
             self._tasks.start("stage speaker", self._speak())
@@ -153,7 +152,8 @@ class Stage:
 
     def say(self, body: Status) -> None:
         """Say *body* on tf.status as soon as it may be heard; the oldest goes when too much
-        waits."""
+        waits.
+        """
         self._outbox.append(body)
         self._emptied.clear()
         self._filled.set()

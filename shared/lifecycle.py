@@ -8,7 +8,8 @@ What each part of a process promises, so that parts can be stacked:
 
 Broad ``except`` lives here (and in the runner, which turns a fault into a session's end), so that
 no other module needs one: `repeat` keeps a periodic loop alive over faults, `foreign_code` turns
-whatever somebody else's code raises into one of our errors, `in_thread` carries it across."""
+whatever somebody else's code raises into one of our errors, `in_thread` carries it across.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ async def repeat(
 
     A fault never ends the loop: it is logged (an outage when it begins and when it is over,
     anything else with its trace) and the pause doubles up to *longest_s* until a call succeeds
-    again."""
+    again.
+    """
     faults = 0
     while True:
         try:

@@ -12,7 +12,8 @@ methods it has, bidirectional first, so a file needs no import from us. The thre
 ==================  =====================================================================
 
 All sessions share that one service loop, so a service may use asyncio objects across the three
-calls in the middle."""
+calls in the middle.
+"""
 
 from __future__ import annotations
 

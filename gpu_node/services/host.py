@@ -38,7 +38,8 @@ class ServiceHost:
     """One loaded service and its threads, seen from the agent's loop.
 
     Every method is called on the agent's loop; what the service raises arrives as `ServiceFault`
-    with the service's own words."""
+    with the service's own words.
+    """
 
     def __init__(self, loaded: LoadedService) -> None:
         self._loaded = loaded
@@ -125,7 +126,8 @@ class ServiceHost:
 
         The service hears ``stop`` and its stream is ended first. A service that won't let go of the
         stream is closed all the same, but then this waits for both: only a returned call confirms
-        the clean-up."""
+        the clean-up.
+        """
         self._loop.call_soon_threadsafe(self._say_stop, pipeline_session_id)
         stream = self._streams.pop(pipeline_session_id, None)
         if stream is not None:

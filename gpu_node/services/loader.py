@@ -45,7 +45,8 @@ class LoadedService:
 
 def find_service_file(path: Path | None) -> Path:
     """Return the file to load, the demo world without *path*; raise `StartupError` if it isn't
-    there."""
+    there.
+    """
     if path is None:
         return DEMO_WORLD
     found = path.expanduser().resolve()
@@ -136,8 +137,8 @@ def _checked(path: Path, service: Any) -> Bidirectional:
         return service  # type: ignore[no-any-return]
     if mode is ServiceMode.SERVER_PUSH:
         raise ServiceLoadFailed(
-            f"{path.name} is a server push service (it has serve()); this release runs bidirectional"
-            " ones (create_session, push_chunk, pull_chunks, close_session), push comes later."
+            f"{path.name} is a server push service (it has serve()); this release runs only"
+            " bidirectional ones (create_session, push_chunk, pull_chunks, close_session)."
         )
     raise ServiceLoadFailed(f"get_service() in {path.name} returned {_what_it_is(service)}.")
 
