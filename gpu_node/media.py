@@ -29,8 +29,8 @@ from shared.errors import BadChunk
 
 MAX_FPS = 240.0
 DEFAULT_AUDIO_RATE_HZ = 48_000
-MAX_AUDIO_RATE_HZ = 192_000
-MAX_AUDIO_CHANNELS = 2
+AUDIO_RATES_HZ = range(8_000, 192_000 + 1)
+AUDIO_CHANNELS = range(1, 2 + 1)
 
 _MEDIA_KEYS = ("frames", "frames_b64", "audio_b64")
 
@@ -195,8 +195,8 @@ def _audio(carrier: Mapping[str, object]) -> AudioClip | None:
     if encoded is None:
         return None
     raw = _base64(encoded, "audio_b64")
-    rate_hz = _count(carrier, "audio_sample_rate", DEFAULT_AUDIO_RATE_HZ, MAX_AUDIO_RATE_HZ)
-    channels = _count(carrier, "audio_channels", 1, MAX_AUDIO_CHANNELS)
+    rate_hz = _count(carrier, "audio_sample_rate", DEFAULT_AUDIO_RATE_HZ, AUDIO_RATES_HZ)
+    channels = _count(carrier, "audio_channels", 1, AUDIO_CHANNELS)
     if len(raw) % (2 * channels):
         raise BadChunk(
             f"audio_b64 holds {len(raw)} bytes, no multiple of {2 * channels} "
@@ -208,13 +208,15 @@ def _audio(carrier: Mapping[str, object]) -> AudioClip | None:
     return AudioClip(pcm=pcm, rate_hz=rate_hz)
 
 
-def _count(carrier: Mapping[str, object], name: str, default: int, highest: int) -> int:
+def _count(carrier: Mapping[str, object], name: str, default: int, allowed: range) -> int:
     value = carrier.get(name)
     if value is None:
         return default
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not 1 <= int(cast(int, value)) <= highest:
-        raise BadChunk(f"{name} must be a whole number from 1 to {highest}, not {value!r:.40}.")
+    if not whole or int(cast(int, value)) not in allowed:
+        raise BadChunk(
+            f"{name} must be a whole number from {allowed[0]} to {allowed[-1]}, not {value!r:.40}."
+        )
     return int(cast(int, value))
 
 

@@ -38,8 +38,8 @@ class Lost(StrEnum):
     ROOM_DELETED = "room_deleted"
     """Somebody deleted the room: the session is over."""
     REMOVED = "participant_removed"
-    """Somebody removed this worker: a newer worker or a replica, which take it for a leftover. Which
-    of this and `SUPERSEDED` is told depends on who is faster."""
+    """Somebody removed this worker: a newer one or a replica, which take it for a leftover. Whether
+    this or `SUPERSEDED` is told depends on who is faster."""
     DUPLICATE = "duplicate_identity"
     """Somebody else joined under this worker's identity."""
     SERVER_SHUTDOWN = "server_shutdown"

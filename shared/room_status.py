@@ -140,49 +140,60 @@ class StatusWriter:
 
 def encode_status(body: Mapping[str, object]) -> bytes:
     """Return *body* as JSON of at most 15 KiB; services' own values are made plain first."""
-    plain = {str(name): _plain(value, 0) for name, value in body.items()}
+    plain = {_word(name): _plain(value, 0) for name, value in body.items()}
     encoded = _dump(plain)
     if len(encoded) <= MAX_STATUS_BYTES:
         return encoded
     plain["trimmed"] = True
     for part in (plain.get("data"), plain):
         if isinstance(part, dict):
-            encoded = _trim(part, plain)
-    return encoded
+            _trim(part, plain)
+    return _dump(plain)
 
 
-def _trim(part: dict[str, object], whole: dict[str, object]) -> bytes:
+def _trim(part: dict[str, object], whole: dict[str, object]) -> None:
     """Make *part* of *whole* smaller, largest entry first, until the whole fits."""
-    for name in sorted(part, key=lambda name: len(_dump(part[name])), reverse=True):
-        encoded = _dump(whole)
-        if len(encoded) <= MAX_STATUS_BYTES:
-            return encoded
+    excess_bytes = len(_dump(whole)) - MAX_STATUS_BYTES
+    sizes = {name: len(_dump(value)) for name, value in part.items()}
+    for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if excess_bytes <= 0:
+            return
         value = part[name]
         if isinstance(value, str):
             part[name] = value[:_MAX_TEXT_CHARS]
-        elif name not in _KEPT:
+            excess_bytes -= sizes[name] - len(_dump(part[name]))
+        elif part is whole and name == "data" and isinstance(value, dict):
+            continue  # trimmed before
+        elif name not in _KEPT or sizes[name] > _MAX_TEXT_CHARS:
             del part[name]
-    return _dump(whole)
+            excess_bytes -= sizes[name]
 
 
 def _dump(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
+def _word(name: object) -> str:
+    return str(name).encode(errors="replace").decode()
+
+
 def _plain(value: object, depth: int) -> object:
     """Return what JSON can say of *value*; what it can't is named by its type in angle brackets."""
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if depth < _MAX_DEPTH:
-        if isinstance(value, Mapping):
-            return {str(name): _plain(inner, depth + 1) for name, inner in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [_plain(inner, depth + 1) for inner in value]
-        # numpy's scalars and arrays, and torch's, without importing either
-        if hasattr(value, "tolist") and getattr(value, "size", 1) in range(_MAX_ARRAY_ITEMS):
-            return _plain(value.tolist(), depth + 1)
-    return f"<{type(value).__name__}>"
+    plain: object = f"<{type(value).__name__}>"
+    match value:
+        case None | bool() | int():
+            plain = value
+        case str():
+            plain = _word(value)
+        case float():
+            plain = value if math.isfinite(value) else None
+        case _ if depth == _MAX_DEPTH:
+            pass
+        case Mapping():
+            plain = {_word(name): _plain(inner, depth + 1) for name, inner in value.items()}
+        case list() | tuple():
+            plain = [_plain(inner, depth + 1) for inner in value]
+        case _ if hasattr(value, "tolist") and getattr(value, "size", 1) in range(_MAX_ARRAY_ITEMS):
+            # numpy's and torch's values, without importing either
+            plain = _plain(value.tolist(), depth + 1)
+    return plain

@@ -68,12 +68,14 @@ class Workers:
 
 @pytest.fixture
 async def workers(house: House) -> AsyncIterator[Workers]:
+    """Workers that have all left at the end."""
     made = Workers(house)
     yield made
     await made.aclose()
 
 
 def picture(top: tuple[int, int, int], bottom: tuple[int, int, int]) -> Frame:
+    """A frame in two colours."""
     frame = np.zeros((180, 320, 3), np.uint8)
     frame[:90], frame[90:] = top, bottom
     return frame

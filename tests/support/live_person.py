@@ -1,7 +1,7 @@
 """How does a test play the controller or a viewer in a real room?
 
-With LiveKit's own SDK, as a browser would. Only real frames are kept, those that carry metadata: the
-black ones before the first capture carry none.
+With LiveKit's own SDK, as a browser would. Only real frames are kept, those that carry metadata:
+the black ones before the first capture carry none.
 """
 
 from __future__ import annotations

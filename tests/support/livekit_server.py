@@ -21,7 +21,7 @@ import pytest
 from tests.support.wait import wait_until_sync
 
 API_KEY = "devkey"
-API_SECRET = "a-secret-of-the-tests-that-is-long-enough"  # noqa: S105 - of a server that ends with the test
+API_SECRET = "a-secret-of-the-tests-that-is-long-enough"
 RELEASE = "v1.13.5"
 
 

@@ -1,7 +1,7 @@
 """How does a test wait for something, without sleeping for a fixed time?
 
-The only place that knows GREENROOM_TEST_TIME_SCALE: every limit of the tests is multiplied by it, so
-a slow machine needs one variable instead of many edits.
+The only place that knows GREENROOM_TEST_TIME_SCALE: every limit of the tests is multiplied by it,
+so a slow machine needs one variable instead of many edits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -23,9 +23,13 @@ def scaled_s(seconds: float) -> float:
     return seconds * TIME_SCALE
 
 
+@overload
 async def wait_until(
-    condition: Callable[[], T | Awaitable[T]], what: str, timeout_s: float = 5.0
-) -> T:
+    condition: Callable[[], Awaitable[T]], what: str, timeout_s: float = 5.0
+) -> T: ...
+@overload
+async def wait_until(condition: Callable[[], T], what: str, timeout_s: float = 5.0) -> T: ...
+async def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 5.0) -> Any:
     """Return the first true value of *condition*, plain or async; fail naming *what* it was."""
     deadline_s = time.monotonic() + scaled_s(timeout_s)
     while True:
