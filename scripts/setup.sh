@@ -106,3 +106,16 @@ need_page_packages() {
   step "Installing the page's packages (once)" npm --prefix "$CONSOLE" ci --no-audit --no-fund
   printf '%s' "$packages" >"$CONSOLE/node_modules/.made-from"
 }
+
+# need_debian COMMAND PACKAGE: true once COMMAND is there; installs PACKAGE as root on Debian.
+need_debian() {
+  if command -v "$1" >/dev/null 2>&1; then return 0; fi
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then return 1; fi
+  if [ -z "${DEBIAN_LISTS_ARE_NEW:-}" ]; then
+    DEBIAN_LISTS_ARE_NEW=yes
+    (step "Reading Debian's package lists" apt-get update -q) || return 1
+  fi
+  (DEBIAN_FRONTEND=noninteractive step "Installing $2" apt-get install -q -y --no-install-recommends "$2") ||
+    return 1
+  command -v "$1" >/dev/null 2>&1
+}

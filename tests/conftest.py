@@ -9,9 +9,14 @@ import pytest
 pytest_plugins = ["tests.support.redis_server", "tests.support.key_leaks"]
 
 _TESTS = Path(__file__).parent
+_WITH_PROCESSES = frozenset(("system", "livekit", "browser"))
+"""Levels that start whole systems: one at a time, whatever the number of test processes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its level, which is the folder that it lies in."""
     for item in items:
-        item.add_marker(item.path.relative_to(_TESTS).parts[0])
+        level = item.path.relative_to(_TESTS).parts[0]
+        item.add_marker(level)
+        if level in _WITH_PROCESSES:
+            item.add_marker(pytest.mark.xdist_group("processes"))
