@@ -57,13 +57,9 @@ def test_its_node_is_told_to_stop(world: World) -> None:
     """A hint on the node's channel; the kill list of its next beat is what counts."""
     world.add_node()
     world.bring("a", "running")
-    with world.raw.pubsub(ignore_subscribe_messages=True) as subscriber:
-        subscriber.subscribe(f"{world.prefix}w:n1")
-        subscriber.get_message(timeout=1)
+    with world.listening("w:n1") as heard:
         world.run("cancel_session", **STOP)
-        message = subscriber.get_message(timeout=1)
-    assert message is not None
-    assert message["data"] == f"stop {sid('a')} {world.epoch('a')}"
+        assert heard() == f"stop {sid('a')} {world.epoch('a')}"
 
 
 def test_a_session_that_was_never_accepted_is_ended_by_its_node(world: World) -> None:

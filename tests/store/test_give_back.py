@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scenario import START_MS, Argument, World, sid
+from shared.store.scripts import Argument
+from tests.support.scenario import START_MS, World, sid
 
 T = START_MS
 

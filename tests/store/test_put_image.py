@@ -25,7 +25,11 @@ def test_a_late_repeat_leaves_a_session_s_image_alone(world: World) -> None:
     """The session owns it by then, or has ended and wants none."""
     world.run("put_image", session_id=sid("a"), image=b"jpeg", budget_bytes=99)
     world.open("a")
-    late = {"session_id": sid("a"), "image": b"other", "budget_bytes": 99}
+    late: dict[str, str | int | bytes] = {
+        "session_id": sid("a"),
+        "image": b"other",
+        "budget_bytes": 99,
+    }
     assert world.call("put_image", **late) == ("ok", [])
     assert world.changes == {}
     world.run("cancel_session", session_id=sid("a"), reason="client_stop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.records import SessionRecord
+from shared.states import SessionState
 from shared.store import replies
 from tests.support.scenario import START_MS, World, sid
 
@@ -18,7 +19,7 @@ def test_a_waiting_session_is_read_whole(world: World) -> None:
     assert word == "ok"
     assert replies.session(fields) == SessionRecord(
         session_id=sid("b"),
-        state=replies.SessionState.QUEUED,
+        state=SessionState.QUEUED,
         identity="ann",
         ticket=T + 1,
         epoch=0,

@@ -9,7 +9,9 @@ Session ``"a"`` is ``default-aaaa…`` (26 times) in Redis and ``a`` in what tes
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -114,6 +116,20 @@ class World:
         repeated = changes(before, dump(self.raw))
         assert not repeated, f"a repeated {script} changed {repeated}"
         return reply
+
+    @contextlib.contextmanager
+    def listening(self, channel: str) -> Iterator[Callable[[], str]]:
+        """Subscribe to one of the pool's channels; the result gives the next message, or ''."""
+        subscriber = self.raw.pubsub()  # type: ignore[no-untyped-call]
+        subscriber.subscribe(f"{self.prefix}{channel}")
+        assert subscriber.get_message(timeout=1)["type"] == "subscribe"
+
+        def heard() -> str:
+            message = subscriber.get_message(timeout=1)
+            return str(message["data"]) if message else ""
+
+        yield heard
+        subscriber.close()
 
     # Reading.
 
