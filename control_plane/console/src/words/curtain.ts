@@ -43,6 +43,6 @@ function inLine(now: Situation): Curtain {
   const added = Math.round(now.returnedS);
   return {
     words: "Your stage was lost (the machine failed)",
-    more: `${place.charAt(0).toUpperCase()}${place.slice(1)}; ${added} s will be added.`,
+    more: `${place.charAt(0).toUpperCase()}${place.slice(1)}${added > 0 ? `; ${added} s will be added` : ""}.`,
   };
 }
