@@ -111,7 +111,7 @@ def test_a_dying_node_can_t_come_back_between_two_parts(world: World) -> None:
 def test_an_unfit_node_is_given_nothing(world: World, unfit: dict[str, Argument]) -> None:
     """Until a beat says that it is fit again."""
     world.add_node()
-    world.beat(**unfit)
+    world.run("beat_node", **world.beat_of("n1", **unfit))
     world.open("a")
     assert (world.free(), world.state("a")) == ([], "queued")
     world.beat()

@@ -43,7 +43,7 @@ def test_a_silent_waiter_gives_up_its_place(world: World) -> None:
 
 
 def test_an_assignment_that_nobody_accepts_goes_elsewhere(world: World) -> None:
-    """The node beats and doesn't take it: counted, a strike, and its slot waits until surely empty."""
+    """The node beats and doesn't take it: two counts, a strike, and its slot stays taken."""
     world.add_node("n1")
     world.open("a")
     world.add_node("n2")
@@ -89,7 +89,7 @@ def test_a_start_that_takes_too_long_goes_elsewhere(world: World) -> None:
     world.add_node()
     world.bring("a", "starting_pipeline", d_starting=12_000)
     keep_alive(world, 12)
-    word, (returned, _) = sweep(world)
+    _, (returned, _) = sweep(world)
     assert returned == [[sid("a"), str(world.epoch("a")), "start_timeout"]]
     assert world.changes["s:a count"] == "2"
     assert "n:n1 strikes" not in world.changes
@@ -216,7 +216,7 @@ def test_a_deadline_without_a_session_is_forgotten(world: World) -> None:
 
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_stepped_clock_fires_nothing(world: World, hours: int) -> None:
-    """Registry time moves at most two seconds for it, so every deadline keeps its distance (R13)."""
+    """Registry time moves at most two seconds for it: every deadline keeps its distance (R13)."""
     world.add_node()
     world.bring("a", "running")
     world.beat(residents=listed(("a", world.epoch("a"), 1, 0, 0)))

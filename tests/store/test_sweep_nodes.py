@@ -138,7 +138,7 @@ def test_a_draining_session_ends_with_its_node(world: World) -> None:
 
 
 def test_an_evacuation_in_parts_goes_on_where_it_stopped(world: World) -> None:
-    """The node leaves with its last session, and each of them counts as the mates that they were."""
+    """The node leaves with its last session; each counts as one of the mates that they were."""
     world.add_node(capacity=3)
     for letter in "abc":
         world.bring(letter, "running")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
+from shared.store.keys import KEY_TABLE
 from tests.support.redis_server import RawRedis
 
 Facts: TypeAlias = dict[str, str]
@@ -45,6 +46,13 @@ def changes(before: Facts, after: Facts) -> Changes:
     changed: Changes = {fact: value for fact, value in after.items() if before.get(fact) != value}
     changed.update((fact, None) for fact in before if fact not in after)
     return changed
+
+
+def kind(fact: str) -> str:
+    """Return the row of the key table that a fact's key belongs to: ``s:<sid>``, ``q``."""
+    name = fact.split(maxsplit=1)[0]
+    start = name.split(":")[0]
+    return next(row.suffix for row in KEY_TABLE if row.suffix.split(":")[0] == start)
 
 
 def _hash(raw: RawRedis, key: str) -> Mapping[str, str]:

@@ -21,7 +21,8 @@ from shared.records import SessionLimits, SessionRecord
 from shared.states import SessionState
 from shared.store import keys, replies
 from shared.store.scripts import Argument, load
-from tests.support.key_dump import Changes, changes, dump, short
+from tests.support.key_dump import Changes, changes, dump, kind, short
+from tests.support.lua_headers import header
 from tests.support.redis_server import POOL, RawRedis
 
 START_MS = 1_800_000_000_000
@@ -70,6 +71,7 @@ class World:
         self.prefix = keys.prefix(POOL)
         self.lives: dict[str, Life] = {}
         self.changes: Changes = {}
+        self.called: set[str] = set()
 
     # Time.
 
@@ -93,6 +95,7 @@ class World:
 
     def run(self, script: str, /, **named: Argument) -> Reply:
         """Call *script* at the present time."""
+        self.called.add(script)
         loaded = load(script)
         arguments = loaded.arguments({"now_ms": self.now_ms, **named})
         try:
@@ -106,6 +109,8 @@ class World:
         before = dump(self.raw)
         reply = self.run(script, **named)
         self.changes = changes(before, dump(self.raw))
+        undeclared = {kind(fact) for fact in self.changes} - set(header(script).words("Touches"))
+        assert not undeclared, f"{script} changed {undeclared}, which its header doesn't list"
         return reply
 
     def call(self, script: str, /, **named: Argument) -> Reply:

@@ -1,0 +1,60 @@
+"""Does every script stay in its slot?
+
+A server in cluster mode stops one that doesn't. It takes over a second to agree with itself, so one
+test does it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from shared.store.scripts import all_names
+from tests.support.redis_server import RawRedis, StartRedis
+from tests.support.scenario import World, sid
+from tests.support.wait import wait_until_sync
+
+
+@pytest.fixture
+def cluster(start_redis: StartRedis) -> Iterator[RawRedis]:
+    """One server in cluster mode that serves all slots."""
+    with start_redis("--cluster-enabled", "yes").client() as client:
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until_sync(lambda: _serves(client), "the cluster serves its slots")
+        yield client
+
+
+def _serves(client: RawRedis) -> bool:
+    try:
+        return client.get("any") is None
+    except redis.exceptions.ClusterDownError:
+        return False
+
+
+def test_every_script_stays_in_its_slot(cluster: RawRedis) -> None:
+    """One life of a pool, on a server that would notice; the `#!lua` line makes it watch."""
+    with pytest.raises(redis.ResponseError, match="same slot"):
+        cluster.eval("#!lua\nreturn redis.call('GET', 'elsewhere')", 1, "gr:{default}:")
+    world = World(cluster)
+    life = world.add_node(capacity=2)
+    world.run("put_image", session_id=sid("a"), image=b"jpeg", budget_bytes=99)
+    key = {"idempotency_hash": "ab12", "fingerprint": "f1"}
+    world.bring("a", "running", **key)
+    world.bring("b", "joining_room")
+    world.open("c", "d")
+    world.beat()
+    world.run("touch_sessions", session_ids=sid("c"))
+    world.session("c")
+    world.run("give_back", **world.owner("b"), why="join_failed", capacity=1, media_ok=1)
+    world.run("cancel_session", session_id=sid("a"), reason="client_stop")
+    world.run("end_session", **world.owner("a"), reason="completed", error="late")
+    world.pass_time(7)
+    world.run("sweep_deadlines", budget=64)
+    world.run("snapshot", waiting_shown=9)
+    world.kill("n1")
+    second = world.add_node("n1", boot_id="boot-2", previous=life.incarnation)
+    world.run("retire_node", node_id="n1", incarnation=second.incarnation)
+    assert world.line() == "bcd"
+    assert world.called == set(all_names())
