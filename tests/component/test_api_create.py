@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
-import httpx
 import pytest
 
 from control_plane.app import Replica
 from shared.ids import pool_of
 from shared.store import Registry
 from tests.support.played_node import PlayedNode
-from tests.support.replica import SESSIONS, BeginNode, Client, served, settings_for
+from tests.support.replica import SESSIONS, BeginNode, Client, assert_problem, served, settings_for
 from tests.support.room_service import RoomService
 from tests.support.wait import wait_until
 
@@ -27,16 +27,6 @@ CREATED_FIELDS = {
     "session_token",
     "idempotent_replay",
 }
-
-
-def assert_problem(answer: httpx.Response, status: int, code: str) -> dict[str, object]:
-    """Check what every problem has, and return it."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem: dict[str, object] = answer.json()
-    assert (problem["status"], problem["code"]) == (status, code)
-    assert set(problem) >= {"type", "title", "detail", "message", "retryable"}
-    return problem
 
 
 async def test_a_free_slot_is_given_at_once(api: Client, begin_node: BeginNode) -> None:
@@ -279,8 +269,6 @@ async def test_the_token_is_for_this_room_and_identity(api: Client, begin_node: 
 
 
 def _claims(token: str) -> dict[str, object]:
-    import base64
-
     body = token.split(".")[1]
     parsed: dict[str, object] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     return parsed

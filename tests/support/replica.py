@@ -44,6 +44,16 @@ class Client(httpx.AsyncClient):
 BeginNode = Callable[..., Awaitable[PlayedNode]]
 
 
+def assert_problem(answer: httpx.Response, status: int, code: str) -> dict[str, object]:
+    """Check what every problem has, and return it."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, object] = answer.json()
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert set(problem) >= {"type", "title", "detail", "message", "retryable"}
+    return problem
+
+
 def settings_for(redis_url: str, livekit_url: str, **options: object) -> ReplicaSettings:
     """Return a replica's settings for a test; nothing is read from or written to files."""
     known: dict[str, object] = {

@@ -1,0 +1,100 @@
+"""A session outlives the loss of its room."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu_node.room import Lost
+from shared.states import Reason, SessionState
+from shared.store import Registry
+from tests.support.redis_server import POOL
+from tests.support.running_node import running_node
+from tests.support.wait import wait_until
+
+
+async def test_a_lost_room_is_joined_again_with_a_fresh_identity(
+    redis_url: str, registry: Registry
+) -> None:
+    """Same epoch, next attempt, same pipeline session; the frames go on, `first_frame` is said."""
+    async with running_node(redis_url, registry) as node:
+        session_id, alice = await node.play()
+        epoch = (await registry.read(session_id)).epoch
+        node.venue.stage(session_id).cut(Lost.CONNECTION)
+        second = f"telefuser-node-a-{epoch}-2"
+        await wait_until(lambda: alice.frames[-1].worker == second, "the second worker plays")
+        assert alice.frames[0].worker == f"telefuser-node-a-{epoch}-1"
+        await wait_until(lambda: len(alice.of_type("first_frame")) == 2, "its first frame is told")
+        assert len(node.journal.created) == 1
+        assert (await registry.read(session_id)).state is SessionState.RUNNING
+
+
+async def test_a_restart_of_the_media_server_is_sat_out(
+    redis_url: str, registry: Registry
+) -> None:
+    """While it's down the world stands still, with slot and pipeline session kept."""
+    async with running_node(redis_url, registry) as node:
+        session_id, alice = await node.play()
+        node.venue.reachable = False
+        node.venue.stage(session_id).cut(Lost.SERVER_SHUTDOWN)
+        attempts = len(node.venue.requests)
+        await wait_until(
+            lambda: node.agent.heartbeat.residents() and len(node.keeper.ensured) >= attempts,
+            "the loss is noticed",
+        )
+        seen, made = len(alice.frames), node.journal.made
+        node.venue.reachable = True
+        await wait_until(lambda: len(alice.frames) > seen + 2, "the picture goes on")
+        assert node.journal.made <= made + 4
+        assert len(node.journal.created) == 1
+
+
+async def test_a_room_that_stays_lost_gives_the_session_back(
+    redis_url: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its pipeline session closed and its ticket kept, once the tries are over."""
+    monkeypatch.setattr("gpu_node.stage.REJOIN_WITHIN_S", 0.5)
+    async with running_node(redis_url, registry) as node:
+        session_id, _ = await node.play()
+        node.venue.reachable = False
+        node.venue.stage(session_id).cut()
+        await wait_until(lambda: node.journal.closed, "the pipeline session is closed")
+
+        async def returned() -> bool:
+            return (await registry.read(session_id)).returned_because in (
+                "join_failed",
+                "media_lost",
+            )
+
+        await wait_until(returned, "the session is given back")
+
+
+async def test_a_room_that_cant_be_joined_gives_the_session_back(
+    redis_url: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try has an identity of its own; no pipeline session is made for nobody."""
+    monkeypatch.setattr("gpu_node.runner.JOIN_WITHIN_S", 0.6)
+    async with running_node(redis_url, registry) as node:
+        node.venue.reachable = False
+        session_id = await node.open()
+
+        async def returned() -> bool:
+            return (await registry.read(session_id)).attempt > 1 or bool(
+                (await registry.read(session_id)).returned_because
+            )
+
+        await wait_until(returned, "the session is given back")
+        assert node.journal.created == []
+
+
+async def test_a_worker_that_was_put_out_waits_for_the_kill_list(
+    redis_url: str, registry: Registry
+) -> None:
+    """Its room was deleted because the session ended: it doesn't make the room anew."""
+    async with running_node(redis_url, registry) as node:
+        session_id, _ = await node.play()
+        await registry.cancel(session_id, Reason.CLIENT_STOP)
+        node.venue.stage(session_id).delete()
+        await node.reaches(session_id, SessionState.CLOSED)
+        assert len(node.venue.requests) == 1
+        assert (await registry.snapshot(POOL)).nodes[0].used == 0
+
