@@ -30,5 +30,5 @@ class SessionTokens:
     def verify(self, session_id: str, token: str) -> bool:
         """Say whether *token* was signed for *session_id*, in constant time."""
         return hmac.compare_digest(
-            self.sign(session_id).encode(), token.encode("utf-8", "surrogateescape")
+            self.sign(session_id).encode(), token.encode("utf-8", "surrogatepass")
         )
