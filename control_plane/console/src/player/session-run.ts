@@ -9,6 +9,7 @@
 
 import { endSession, readSession, renewController } from "../api/client";
 import { ApiFault, asFault } from "../api/fault";
+import { Patience } from "../api/patience";
 import { backoffMs, Poller } from "../api/poller";
 import { ticker } from "../api/ticker";
 import { hasEnded, isOnStage, type SessionRecord } from "../api/types";
@@ -39,6 +40,7 @@ export class SessionRun {
   readonly sender: ControlSender;
   readonly roundTrip = new RoundTrip();
   private readonly poller: Poller;
+  private readonly patience = new Patience();
   private readonly tab: OneTab;
   private readonly unsubscribe: () => void;
   private record: SessionRecord | null = null;
@@ -141,6 +143,8 @@ export class SessionRun {
   private onRecord(record: SessionRecord): void {
     const before = this.record;
     this.record = record;
+    this.patience.found();
+    if (record.status === "queued") this.joinFailures = 0;
     if (hasEnded(record.status)) {
       this.finish(record);
       return;
@@ -150,7 +154,9 @@ export class SessionRun {
     const owned = isOnStage(record.status) && nodeId !== null && epoch !== null;
     this.stage.follow(owned ? { nodeId, epoch } : null);
     const onStage = this.wasOnStage || record.status !== "queued";
-    this.update({ phase: onStage ? "stage" : "waiting", record, reachable: true });
+    // A room that can't be joined is as much out of reach as an API that doesn't answer.
+    const reachable = this.joinFailures === 0;
+    this.update({ phase: onStage ? "stage" : "waiting", record, reachable });
     this.tick();
   }
 
@@ -177,11 +183,13 @@ export class SessionRun {
   }
 
   private onFault(fault: ApiFault): void {
-    if (fault.kind === "gone") this.finish(null);
+    const gone = fault.kind === "gone" && this.patience.missing(performance.now(), this.wasOnStage);
+    if (gone) this.finish(null);
     else this.update({ reachable: false });
   }
 
   private finish(record: SessionRecord | null): void {
+    if (this.stopped) return;
     const playedS = this.stage.pulse.playClockMs(performance.now()) / 1_000;
     this.stop();
     this.events.onEnded(record, playedS);
@@ -272,18 +280,28 @@ export class SessionRun {
     this.joining = true;
     try {
       const token = await this.freshToken();
-      if (this.stopped) return;
+      if (this.stopped || !this.mine) return;
       await this.stage.join(this.record?.livekit_url ?? this.place.livekitUrl, token);
       this.joinFailures = 0;
     } catch (error) {
+      // Left meanwhile, or taken over by another tab: no failure.
+      if (this.stopped || !this.mine) return;
       this.token = null;
       this.joinFailures += 1;
       this.joinDueAt = performance.now() + backoffMs(this.joinFailures, null);
-      // 404 or 409: the session is over; the record says why.
-      if (error instanceof ApiFault) this.poller.poke();
+      this.update({ reachable: false });
+      if (error instanceof ApiFault) this.notGiven(error);
     } finally {
       this.joining = false;
     }
+  }
+
+  /** The API refused a call that only the session's owner may make. */
+  private notGiven(fault: ApiFault): void {
+    // It doesn't take our ticket any more: nothing that this page could still do.
+    if (fault.kind === "denied") this.finish(null);
+    // 404 or 409: the session is over; the record says why.
+    else this.poller.poke();
   }
 
   private async freshToken(): Promise<string> {
@@ -297,16 +315,17 @@ export class SessionRun {
 
   private async askForEnd(): Promise<void> {
     this.endDueAt = Number.POSITIVE_INFINITY;
-    try {
-      await endSession(this.place.sessionId, this.place.sessionToken);
-    } catch (error) {
-      const fault = asFault(error);
-      if (fault.kind === "unreachable") {
-        this.endFailures += 1;
-        this.endDueAt = performance.now() + backoffMs(this.endFailures, fault.retryAfterS);
-        this.update({ reachable: false });
-      }
+    const { sessionId, sessionToken } = this.place;
+    const answer = await endSession(sessionId, sessionToken).catch(asFault);
+    if (this.stopped) return;
+    if (!(answer instanceof ApiFault)) {
+      this.poller.poke();
+    } else if (answer.kind === "unreachable") {
+      this.endFailures += 1;
+      this.endDueAt = performance.now() + backoffMs(this.endFailures, answer.retryAfterS);
+      this.update({ reachable: false });
+    } else {
+      this.notGiven(answer);
     }
-    this.poller.poke();
   }
 }

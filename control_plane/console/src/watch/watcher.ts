@@ -6,6 +6,7 @@
  */
 
 import { readSession } from "../api/client";
+import { Patience } from "../api/patience";
 import { Poller } from "../api/poller";
 import { ticker } from "../api/ticker";
 import { hasEnded, isOnStage, type SessionRecord } from "../api/types";
@@ -32,6 +33,7 @@ export interface WatchView {
 export class Watcher {
   readonly stage: Stage;
   private readonly poller: Poller;
+  private readonly patience = new Patience();
   private readonly listeners = new Set<() => void>();
   private joining = false;
   private joinFailures = 0;
@@ -61,7 +63,9 @@ export class Watcher {
       paceMs: () => (this.view.picture === "live" ? 2_000 : 1_000),
       onRecord: (record) => this.onRecord(record),
       onFault: (fault) => {
-        if (fault.kind === "gone" || fault.kind === "invalid") this.finish("gone");
+        const known = this.view.record !== null;
+        const gone = fault.kind === "gone" && this.patience.missing(performance.now(), known);
+        if (gone || fault.kind === "invalid") this.finish("gone");
         else this.set({ reachable: false });
       },
     });
@@ -96,6 +100,7 @@ export class Watcher {
   }
 
   private onRecord(record: SessionRecord): void {
+    this.patience.found();
     this.set({ record, reachable: true });
     if (hasEnded(record.status)) {
       this.finish(null);
