@@ -7,11 +7,10 @@ derived as they should be, no key that nobody owns. A sound registry passes betw
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 from shared.states import ENDED_STATES
 from shared.store.keys import kind_of
-from tests.support.redis_server import RawRedis
+from tests.support.key_dump import Key
 
 _DEADLINES = (
     "queued",
@@ -26,48 +25,50 @@ _DEADLINES = (
 
 
 class Pool:
-    """One pool's keys, read once."""
+    """One pool's keys, as of one instant."""
 
-    def __init__(self, raw: RawRedis, prefix: str) -> None:
-        self.raw = raw
-        self.prefix = prefix
-        names = cast("list[str]", raw.keys(f"{prefix}*"))
-        self.keys = {name.removeprefix(prefix) for name in names}
+    def __init__(self, found: list[Key], prefix: str) -> None:
+        self.keys = {
+            key.name.removeprefix(prefix): key for key in found if key.name.startswith(prefix)
+        }
         self.ctr = self.fields("ctr")
         self.rt = int(self.ctr.get("rt", 0))
         self.line = self.scores("q")
         self.nodes = self.scores("nodes")
         self.free = self.scores("free")
         self.deadlines = self.scores("dl")
-        self.sessions = {name: self.fields(f"s:{name}") for name in self.ids("s")}
-        self.records = {name: self.fields(f"n:{name}") for name in self.ids("n")}
-        self.members = {name: self.scores(f"ns:{name}") for name in self.ids("ns")}
+        self.sessions = {name: self.fields(f"s:{name}") for name in self._ids("s")}
+        self.records = {name: self.fields(f"n:{name}") for name in self._ids("n")}
+        self.members = {name: self.scores(f"ns:{name}") for name in self._ids("ns")}
         self.live = {
             name: session
             for name, session in self.sessions.items()
             if session["state"] not in ENDED_STATES
         }
 
-    def ids(self, kind: str) -> list[str]:
-        return [key.split(":", 1)[1] for key in self.keys if key.split(":", 1)[0] == kind]
-
     def fields(self, key: str) -> dict[str, str]:
-        return cast("dict[str, str]", self.raw.hgetall(self.prefix + key))
+        """Return a hash, empty if it isn't there."""
+        return self.keys[key].parts if key in self.keys else {}
 
     def scores(self, key: str) -> dict[str, float]:
-        pairs = self.raw.zrange(self.prefix + key, 0, -1, withscores=True)
-        return dict(cast("list[tuple[str, float]]", pairs))
+        """Return a sorted set, empty if it isn't there."""
+        return {member: float(score) for member, score in self.fields(key).items()}
+
+    def _ids(self, kind: str) -> list[str]:
+        return [
+            name for start, _, name in (key.partition(":") for key in self.keys) if start == kind
+        ]
 
 
-def violations(raw: RawRedis) -> list[str]:
+def violations(found: list[Key]) -> list[str]:
     """Return what is wrong in any pool, in words; empty for a sound registry."""
-    names = cast("list[str]", raw.keys("*"))
-    found = [f"{name} belongs to no row of the key table" for name in names if not kind_of(name)]
+    names = [key.name for key in found]
+    wrong = [f"{name} belongs to no row of the key table" for name in names if not kind_of(name)]
     for prefix in sorted({name.split("}:")[0] + "}:" for name in names if kind_of(name)}):
-        pool = Pool(raw, prefix)
+        pool = Pool(found, prefix)
         for check in (_places, _line, _slots, _free, _deadlines, _lifetimes, _images):
-            found += check(pool)
-    return found
+            wrong += check(pool)
+    return wrong
 
 
 def _places(pool: Pool) -> Iterator[str]:
@@ -145,23 +146,23 @@ def _deadlines(pool: Pool) -> Iterator[str]:
 
 def _lifetimes(pool: Pool) -> Iterator[str]:
     """What lives for ever is listed, or belongs to a live session or node."""
-    for key in pool.keys:
-        kind = kind_of(pool.prefix + key)
-        owner = key.split(":", 1)[-1]
-        if kind is None or kind.lasting or pool.raw.pttl(pool.prefix + key) >= 0:
+    for name, key in pool.keys.items():
+        kind = kind_of(key.name)
+        owner = name.split(":", 1)[-1]
+        if kind is None or kind.lasting or key.ttl_ms >= 0:
             continue
         if kind.suffix == "idem:<hash>":
-            owner = cast("str", pool.raw.get(pool.prefix + key)).split()[0]
+            owner = key.parts[""].split()[0]
         if owner not in pool.live and owner not in pool.nodes:
-            yield f"{key} would stay for ever: nothing live owns it"
+            yield f"{name} would stay for ever: nothing live owns it"
     for name in pool.live:
-        if pool.raw.pttl(f"{pool.prefix}s:{name}") >= 0:
+        if pool.keys[f"s:{name}"].ttl_ms >= 0:
             yield f"s:{name} is live and would vanish"
 
 
 def _images(pool: Pool) -> Iterator[str]:
     """The byte budget counts the images of live sessions, neither more nor less."""
-    lengths = [pool.raw.strlen(f"{pool.prefix}a:{name}") for name in pool.live]
+    held = sum(len(pool.fields(f"a:{name}").get("", "")) for name in pool.live)
     counted = int(pool.ctr.get("image_bytes", 0))
-    if counted != sum(lengths):
-        yield f"{counted} bytes of images are counted, live sessions hold {sum(lengths)}"
+    if counted != held:
+        yield f"{counted} bytes of images are counted, live sessions hold {held}"

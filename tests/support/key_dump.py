@@ -1,13 +1,14 @@
 """What is in Redis, and what did a call change there?
 
-A dump holds every key, flattened to single facts: ``s:a state`` → ``running``, ``q a`` → the score,
-``s:a ttl`` → seconds. Session ids appear by their letter, so that a comparison can be read.
+`read_all` takes every key of the server in one step. A dump flattens that to single facts:
+``s:a state`` → ``running``, ``q a`` → the score, ``s:a ttl`` → seconds. Session ids appear by their
+letter, so that a comparison can be read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from shared.store.keys import KEY_TABLE
@@ -22,6 +23,48 @@ Changes: TypeAlias = dict[str, str | None]
 _SESSION = re.compile(r"default-([a-z2-7])\1{25}")
 _PREFIX = re.compile(r"gr:\{[a-z0-9-]+\}:")
 
+_READ_ALL = """
+local found = {}
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  local kind, value = redis.call('TYPE', name).ok, {}
+  if kind == 'hash' then value = redis.call('HGETALL', name) end
+  if kind == 'zset' then value = redis.call('ZRANGE', name, 0, -1, 'WITHSCORES') end
+  if kind == 'string' then value = {'', redis.call('GET', name)} end
+  if kind == 'stream' then
+    for place, entry in ipairs(redis.call('XRANGE', name, '-', '+')) do
+      local told, by_name = {}, {}
+      for i = 1, #entry[2], 2 do by_name[entry[2][i]] = entry[2][i + 1] end
+      for _, field in ipairs({'what', 'sid', 'node', 'why'}) do
+        if by_name[field] and by_name[field] ~= '' then told[#told + 1] = by_name[field] end
+      end
+      value[#value + 1] = tostring(place)
+      value[#value + 1] = table.concat(told, ' ')
+    end
+  end
+  found[#found + 1] = {name, redis.call('PTTL', name), value}
+end
+return found
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key: its parts are hash fields, zset members, stream places, or '' for a string."""
+
+    name: str
+    ttl_ms: int
+    """-1: it stays for ever."""
+    parts: dict[str, str]
+
+
+def read_all(raw: RawRedis) -> list[Key]:
+    """Return every key of the server, as of one instant."""
+    found = cast("list[tuple[str, int, list[str]]]", raw.eval(_READ_ALL, 0))
+    return [
+        Key(name=name, ttl_ms=ttl_ms, parts=dict(zip(flat[::2], flat[1::2], strict=True)))
+        for name, ttl_ms, flat in sorted(found)
+    ]
+
 
 def short(text: str) -> str:
     """Replace session ids made by `scenario.sid` by their letter, and drop the pool's prefix."""
@@ -31,13 +74,12 @@ def short(text: str) -> str:
 def dump(raw: RawRedis) -> Facts:
     """Return every fact of every key on the server."""
     facts: Facts = {}
-    for key in sorted(cast("list[str]", raw.keys("*"))):
-        name = short(key)
-        for part, value in _READ[cast("str", raw.type(key))](raw, key).items():
+    for key in read_all(raw):
+        name = short(key.name)
+        for part, value in key.parts.items():
             facts[short(f"{name} {part}").strip()] = short(value)
-        ttl_ms = raw.pttl(key)
-        if ttl_ms >= 0:
-            facts[f"{name} ttl"] = str(round(ttl_ms / 1000))
+        if key.ttl_ms >= 0:
+            facts[f"{name} ttl"] = str(round(key.ttl_ms / 1000))
     return facts
 
 
@@ -51,36 +93,5 @@ def changes(before: Facts, after: Facts) -> Changes:
 def kind(fact: str) -> str:
     """Return the row of the key table that a fact's key belongs to: ``s:<sid>``, ``q``."""
     name = fact.split(maxsplit=1)[0]
-    start = name.split(":")[0]
+    start = name.split(":", maxsplit=1)[0]
     return next(row.suffix for row in KEY_TABLE if row.suffix.split(":")[0] == start)
-
-
-def _hash(raw: RawRedis, key: str) -> Mapping[str, str]:
-    return cast("dict[str, str]", raw.hgetall(key))
-
-
-def _zset(raw: RawRedis, key: str) -> Mapping[str, str]:
-    scores = cast("list[tuple[str, float]]", raw.zrange(key, 0, -1, withscores=True))
-    return {member: f"{score:.15g}" for member, score in scores}
-
-
-def _string(raw: RawRedis, key: str) -> Mapping[str, str]:
-    return {"": cast("str", raw.get(key))}
-
-
-def _stream(raw: RawRedis, key: str) -> Mapping[str, str]:
-    """Entries by place: what happened to which session or node, and why."""
-    entries = cast("list[tuple[str, dict[str, str]]]", raw.xrange(key))
-    told = ("what", "sid", "node", "why")
-    return {
-        str(place): " ".join(fields[name] for name in told if fields.get(name))
-        for place, (_, fields) in enumerate(entries, 1)
-    }
-
-
-_READ: dict[str, Callable[[RawRedis, str], Mapping[str, str]]] = {
-    "hash": _hash,
-    "zset": _zset,
-    "string": _string,
-    "stream": _stream,
-}

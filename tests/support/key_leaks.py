@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from tests.support.audit import violations
+from tests.support.key_dump import read_all
 from tests.support.redis_server import StartRedis
 
 
@@ -27,5 +28,5 @@ def _no_key_is_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
     urls += [server.url for server in started.running()] if started else []
     for url in urls:
         with redis.Redis.from_url(url, decode_responses=True) as client:
-            found = violations(client)
+            found = violations(read_all(client))
         assert not found, "the registry contradicts itself:\n" + "\n".join(found)
