@@ -69,13 +69,18 @@ def test_running_keeps_the_service_s_id(world: World) -> None:
 
 
 def test_a_node_is_clear_once_a_session_runs_there(world: World) -> None:
-    """Three failures made it suspect; one success is enough."""
+    """Three failures made it suspect; one success is enough, and the line is served at once."""
     world.add_node(capacity=2)
     world.bring("a", "starting_pipeline")
     world.raw.hset(f"{world.prefix}n:n1", mapping={"strikes": 3, "judged": "suspect", "struck": T})
+    world.raw.hset(f"{world.prefix}n:n1", "rest", T + 30_000)
+    world.beat()
+    world.open("b")
+    assert world.state("b") == "queued"
     world.call("advance_session", **world.step("a", "running"))
     assert world.changes["n:n1 strikes"] == "0"
     assert world.changes["n:n1 judged"] == "ok"
+    assert world.state("b") == "assigned n1"
 
 
 def test_the_session_limit_runs_on_after_a_return(world: World) -> None:

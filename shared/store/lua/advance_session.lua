@@ -3,11 +3,12 @@
 -- Guarantee: only the exact owner moves it; draining never goes back (R8); a repeat changes nothing.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, session_id, epoch, stamp, target, reason, pipeline_session_id
--- Touches: s:<sid>, sd:<sid>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
 -- Replies: moved, stop, illegal, fenced
 -- Fields: moved, illegal: the state now; stop: the reason
--- Publishes: w:<nid> stop (for draining)
--- Include: core, deadlines, slots, ending, owner
+-- Publishes: w:<nid> stop (for draining), assign (a cleared node may serve the line)
+-- Include: core, deadlines, slots, ending, dispatch, owner
+local DISPATCH_BUDGET = 8
 local STEPS = {joining_room = true, starting_pipeline = true, running = true, draining = true}
 
 local sid, record = session_id, key('s', session_id)
@@ -44,4 +45,5 @@ elseif target == 'running' then
   clear_strikes(node_id)
 end
 changed(sid, target, node_id, epoch, '')
+if target == 'running' then dispatch(DISPATCH_BUDGET) end
 return {'moved', target}
