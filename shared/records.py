@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shared.states import Judgement, NodeState, Reason, SessionState
+from shared.states import Admin, Judgement, NodeState, Reason, SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +317,8 @@ class NodeRecord:
     node_id: str
     state: NodeState
     judged: Judgement
+    admin: Admin
+    """Set by an operator; a new life of the node keeps it."""
     draining: bool
     """Reported by the node itself: it is shutting down."""
     incarnation: int

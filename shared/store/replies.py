@@ -20,7 +20,7 @@ from shared.records import (
     SessionRecord,
     SessionRequest,
 )
-from shared.states import Judgement, NodeState, Reason, SessionState
+from shared.states import Admin, Judgement, NodeState, Reason, SessionState
 
 
 def fields(value: object) -> list[str]:
@@ -83,12 +83,13 @@ def endings(value: object) -> tuple[Ending, ...]:
 def node(value: object) -> NodeRecord:
     (
         nid, state, judged, draining, incarnation, capacity, used, quarantined, media_ok, beat_age,
-        profile, start_ms,
+        profile, start_ms, admin,
     ) = fields(value)  # fmt: skip
     return NodeRecord(
         node_id=nid,
         state=NodeState(state),
         judged=Judgement(judged or Judgement.OK),
+        admin=Admin(admin or Admin.OPEN),
         draining=draining == "1",
         incarnation=int(incarnation),
         capacity=int(capacity),

@@ -47,9 +47,11 @@ for _, member in ipairs(members_of(nid)) do
   end
 end
 
-local owned, todo, kills, held = {}, {}, {}, {}
+local owned, todo, kills, held, kept, strangers = {}, {}, {}, {}, 0, 0
 for _, member in ipairs(members_of(nid)) do
-  if not member.quarantined then
+  if member.quarantined then
+    if listed[assignment(member.sid, member.epoch)] then kept = kept + 1 end
+  else
     held[assignment(member.sid, member.epoch)] = true
     local s = redis.call('HMGET', key('s', member.sid), 'state', 'reason')
     owned[#owned + 1] = {member.sid, member.epoch}
@@ -63,10 +65,13 @@ end
 for _, item in ipairs(list) do
   if not held[assignment(item[1], item[2])] then
     kills[#kills + 1] = {item[1], item[2], 'fenced'}
+    strangers = strangers + 1
   elseif item[3] then
     note_presence(item[1], item[3], item[4], item[5], media_ok == '1')
   end
 end
+-- What the node holds by its own word, for whoever compares: all, quarantined here, not its own.
+redis.call('HSET', record, 'listed', #list, 'kept', kept, 'strangers', strangers - kept)
 follow_media(nid, n[5] == '1', media_ok == '1')
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)

@@ -48,12 +48,14 @@ local function number(value)
   return tonumber(value or 0) or 0
 end
 
--- Count a change of the record and write it to the audit trail.
+-- Count a change of the record and write it to the audit trail. Each entry names the ticket, so that
+-- any stretch of the trail proves its own order.
 local function changed(sid, what, nid, epoch, why)
   local version = next_number('version')
   redis.call('HSET', key('s', sid), 'ver', version, 'updated', now)
   redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', what, 'sid', sid,
-    'node', text(nid), 'epoch', text(epoch), 'ver', version, 'at', now, 'why', text(why))
+    'ticket', text(redis.call('HGET', key('s', sid), 'ticket')), 'node', text(nid),
+    'epoch', text(epoch), 'ver', version, 'at', now, 'why', text(why))
 end
 
 local function total(name)

@@ -9,11 +9,12 @@ end
 
 -- Recompute a node's entry in `free`: the only writer of that key.
 local function refresh_free(nid)
-  local n = redis.call('HMGET', key('n', nid), 'state', 'capacity', 'draining', 'media_ok', 'rest')
+  local n = redis.call('HMGET', key('n', nid), 'state', 'capacity', 'draining', 'media_ok', 'rest',
+    'admin')
   local alive = number(redis.call('ZSCORE', key('nodes'), nid)) > rt
   local used, capacity = used_slots(nid), number(n[2])
   if alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and number(n[5]) <= rt
-    and used < capacity then
+    and n[6] ~= 'draining' and used < capacity then
     redis.call('ZADD', key('free'), used / capacity, nid)
   else
     redis.call('ZREM', key('free'), nid)
