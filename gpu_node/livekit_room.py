@@ -302,7 +302,8 @@ class LiveKitRoom:
         self._roster.replace(_occupant(who) for who in room.remote_participants.values())
 
     def _tell_presence(self) -> None:
-        if self._joined and not self._leaving and self.presence() != self._told:
+        nobody_asks = not self._joined or self._leaving or self._lost is not None
+        if not nobody_asks and self.presence() != self._told:
             self._told = self.presence()
             self._events.on_presence(self._told)
 

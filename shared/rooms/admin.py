@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TypeVar
 
 import aiohttp
@@ -126,7 +127,13 @@ class RoomAdmin:
         return older
 
     async def send_status(self, session_id: str, body: Mapping[str, object]) -> None:
-        """Say *body* to all in the room on ``tf.status``; nobody there is fine."""
+        """Say *body* to all in the room on ``tf.status``; nobody there is fine.
+
+        Looks first who is there: for a room that doesn't exist the server takes three seconds to
+        answer, and answers as if it were out itself (measured).
+        """
+        if not await self.participants(session_id):
+            return
         request = api.SendDataRequest(
             room=room_of(session_id),
             data=encode_status(body),
@@ -166,7 +173,7 @@ class RoomAdmin:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 return await call
         except api.ServerError as refused:
-            raise RoomsUnavailable(why=redact(f"{refused.code}: {refused.message}")) from refused
+            raise RoomsUnavailable(why=_why(refused)) from refused
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             raise RoomsUnavailable(why=redact(str(fault) or type(fault).__name__)) from fault
 
@@ -178,3 +185,9 @@ class RoomAdmin:
             if isinstance(cause, api.ServerError) and cause.code == api.ServerErrorCode.NOT_FOUND:
                 return None
             raise
+
+
+def _why(refused: api.ServerError) -> str:
+    if refused.status == HTTPStatus.UNAUTHORIZED:
+        return "LiveKit doesn't take the API key and secret"
+    return redact(f"status {refused.status}, {refused.code}: {refused.message}")

@@ -6,14 +6,15 @@ the one that `scripts/livekit/build` made; without it there is a clear error, ne
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.support.wait import wait_until_sync
 API_KEY = "devkey"
 API_SECRET = "a-secret-of-the-tests-that-is-long-enough"
 RELEASE = "v1.13.5"
+_PORTS = (20_000, 32_000)
 
 
 class LiveKitServer:
@@ -83,7 +85,7 @@ class LiveKitServer:
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def running_livekit() -> Iterator[LiveKitServer]:
     """Run one server for the length of the block."""
     with tempfile.TemporaryDirectory(prefix="greenroom-livekit-") as folder:
@@ -112,12 +114,14 @@ def livekit_binary() -> Path:
 
 
 def _free_ports(kind: socket.SocketKind, count: int) -> tuple[int, ...]:
-    """Return ports that were free a moment ago; all held at once, so that they differ."""
-    held = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return tuple(one.getsockname()[1] for one in held)
-    finally:
-        for one in held:
-            one.close()
+    """Return ports that nobody holds, below the range from which outgoing connections take theirs.
+
+    Else one of those might take the port while the server isn't running, as between two starts.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(*_PORTS)
+        with socket.socket(socket.AF_INET, kind) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return tuple(found)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from livekit import api
 
 from shared.ids import WorkerIdentity, new_session_id, room_of
-from shared.rooms.proxies import proxy_variables
 from shared.rooms.tokens import (
     DEPARTURE_TIMEOUT_S,
     EMPTY_TIMEOUT_S,
@@ -171,9 +170,3 @@ def test_a_text_without_a_token_is_left_alone(text: str) -> None:
     """Redaction touches nothing that doesn't look like one."""
     if "eyJ" not in text:
         assert redact(text) == text
-
-
-def test_proxy_variables_are_found_in_either_case() -> None:
-    """The SDK reads both, and ignores NO_PROXY."""
-    environment = ("HTTP_PROXY", "https_proxy", "NO_PROXY", "PATH", "All_Proxy")
-    assert proxy_variables(environment) == ("HTTP_PROXY", "https_proxy", "All_Proxy")
