@@ -32,7 +32,7 @@ from gpu_node.services.host import ServiceHost
 from gpu_node.services.loader import find_service_file, load
 from gpu_node.settings import NodeSettings, visible_gpus
 from shared.clock import Clock
-from shared.errors import StoreUnavailable
+from shared.errors import ServiceLoadFailed, StoreUnavailable
 from shared.ids import new_boot_id
 from shared.lifecycle import Background, in_thread, repeat
 from shared.records import (
@@ -44,6 +44,7 @@ from shared.records import (
     NodeProfile,
     Registered,
     RegisterLater,
+    RegisterReply,
     Registration,
     Superseded,
 )
@@ -95,6 +96,8 @@ class Agent:
         self._beating: asyncio.Task[None] | None = None
         self._path = find_service_file(settings.pipe_path)
         self._previous_incarnation = 0
+        self._registering: asyncio.Future[RegisterReply] | None = None
+        """The latest call; never cancelled, for it may count all the same."""
         self._outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def run(self, stop: asyncio.Event) -> int:
@@ -123,7 +126,7 @@ class Agent:
         start = self._background.start
         self._beating = start("heartbeat", self.heartbeat.run())
         start("registration", self._register(keep=False))
-        start("service", self._load_service())
+        start("service", self._serve())
         start("hints", self._follow_hints())
         start("media probe", repeat(self._probe_media, name="media probe", every_s=_PROBE_S))
         start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
@@ -144,6 +147,17 @@ class Agent:
         return http
 
     # --- the service ----------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """Load the service; one that can't be loaded ends the node with its sentence."""
+        try:
+            await self._load_service()
+        except ServiceLoadFailed as error:
+            _log.error("service_load_failed", error=str(error))
+            _log.debug("service_load_trace", exc_info=error)
+            self._say(state=NodeState.ERROR, capacity=0)
+            if not self._outcome.done():
+                self._outcome.set_exception(error)
 
     async def _load_service(self) -> None:
         started_s = self._parts.clock.monotonic_s()
@@ -185,7 +199,10 @@ class Agent:
         while True:
             sent_at_s = self._parts.clock.monotonic_s()
             try:
-                reply = await self._parts.registry.register(self._registration(boot_id, keep=keep))
+                self._registering = asyncio.ensure_future(
+                    self._parts.registry.register(self._registration(boot_id, keep=keep))
+                )
+                reply = await asyncio.shield(self._registering)
             except StoreUnavailable as error:
                 _log.warning("registration_waits", why=str(error))
                 await asyncio.sleep(_REGISTER_AGAIN_S)
@@ -282,8 +299,8 @@ class Agent:
         if self._host is not None:
             closing = asyncio.create_task(self._host.aclose(), name="close service")
             await asyncio.wait({closing}, timeout=_CLOSE_SERVICE_WITHIN_S)
-        incarnation = self.heartbeat.incarnation
         self.heartbeat.close()
+        incarnation = self.heartbeat.incarnation or await self._late_incarnation()
         if self._beating is not None:  # a beat after the goodbye would begin a new life
             await asyncio.wait({self._beating}, timeout=_LAST_BEAT_WITHIN_S)
         await self._background.aclose()
@@ -296,16 +313,19 @@ class Agent:
         await self._parts.registry.aclose()
         _log.info("node_stopped")
 
+    async def _late_incarnation(self) -> int:
+        """Return the life that a registration under way may still have begun, else 0."""
+        if self._registering is None:
+            return 0
+        await asyncio.wait({self._registering}, timeout=_LAST_BEAT_WITHIN_S)
+        done = self._registering.done() and self._registering.exception() is None
+        reply = self._registering.result() if done else None
+        return reply.incarnation if isinstance(reply, Registered) else 0
+
     def _finish(self, code: int) -> None:
         if not self._outcome.done():
             self._outcome.set_result(code)
 
-    def _on_crash(self, task: str, error: BaseException) -> None:
-        """A part ended that must not. A service that can't be loaded is the operator's to cure."""
-        if self._outcome.done():
-            return
-        if task == "service":
-            self._say(state=NodeState.ERROR, capacity=0)
-            self._outcome.set_exception(error)
-        else:
-            self._outcome.set_result(EXIT_CRASHED)
+    def _on_crash(self, _task: str, _error: BaseException) -> None:
+        """A part ended that must not; it was logged, and a supervisor starts the node anew."""
+        self._finish(EXIT_CRASHED)

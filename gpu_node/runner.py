@@ -102,7 +102,7 @@ class Runner:
         self._dialogue: Dialogue | None = None
         self._creation: asyncio.Task[str] | None = None
         """Never cancelled: a pipeline session that comes into being must be closed."""
-        self._accepted_at_s = backstage.clock.monotonic_s()
+        self._accepted_at_s = self._state_since_s = backstage.clock.monotonic_s()
         self.state = SessionState.ASSIGNED
         self.stuck = False
         """The clean-up takes longer than it may; the session stays listed until it's through."""
@@ -159,6 +159,7 @@ class Runner:
             case InvalidConfig():
                 return End(reason=Reason.INVALID_CONFIG, error=str(error))
             case ServiceFault():
+                self._log.warning("service_fault", exc_info=error)
                 return End(reason=Reason.SERVICE_ERROR, error=str(error))
             case RoomsUnavailable():
                 return GiveBack(why=self._why_unreachable())
@@ -199,14 +200,19 @@ class Runner:
         reply = await self._claim.advance(state, pipeline_session_id=pipeline_session_id)
         match reply:
             case Moved():
-                self._log.info("session_moved", state=state, before=self.state)
-                self.state = state
+                self._enter(state)
             case MustStop(reason=reason):
                 raise Halted(End(reason=reason_of(reason)))
             case Fenced():
                 raise Halted(Vanish())
             case _:
                 assert_never(reply)
+
+    def _enter(self, state: SessionState) -> None:
+        now_s = self._backstage.clock.monotonic_s()
+        lasted_s, self._state_since_s = round(now_s - self._state_since_s, 3), now_s
+        self._log.info("session_moved", state=state, before=self.state, lasted_s=lasted_s)
+        self.state = state
 
     async def _read(self) -> tuple[SessionRequest, SessionRecord]:
         """Return what the client asked for; a record that is gone has no session to play."""
@@ -269,6 +275,8 @@ class Runner:
         if self._dialogue is not None:
             await self._dialogue.aclose()
         self._log.info("session_winds_up", verdict=type(verdict).__name__, state=self.state)
+        if self._stage is not None:
+            self._stage.stay_out()
         match verdict:
             case End():
                 await self._end(verdict)
@@ -313,7 +321,7 @@ class Runner:
         elif isinstance(reply := telling.result(), MustStop):
             reason = reason_of(reply.reason)
             verdict = End(reason=reason, error=verdict.error if reason is verdict.reason else None)
-        self.state = SessionState.DRAINING
+        self._enter(SessionState.DRAINING)
         if self._stage is not None:
             if verdict.error is not None:
                 self._stage.say(self._status.error(verdict.error, verdict.reason))

@@ -30,7 +30,9 @@ def session_config(
     }
     if request.prompt is not None:
         config["prompt"] = request.prompt
-    image_path = request.image_path or config.get("image_path")
+    image_path = request.image_path
+    if image_path is None:
+        image_path = config.get("image_path")
     if image_path is not None:
         config["image_path"] = str(_below(asset_root, image_path))
     if image is not None:

@@ -79,6 +79,8 @@ class Stage:
         """The latest join that was lost; it may be lost before `Room.join` has returned."""
         self._joined = False
         self._left = False
+        self._ending = False
+        self._returning: asyncio.Task[None] | None = None
         self._silent = False
         self._audible = asyncio.Event()
         self._controller_here = asyncio.Event()
@@ -159,9 +161,17 @@ class Stage:
         self._filled.set()
 
     async def flush(self, within_s: float) -> None:
-        """Return when all was said, or after *within_s*."""
+        """Return when all was said, or after *within_s*; at once if nobody can be told."""
+        if not self.check():
+            return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._emptied.wait(), within_s)
+
+    def stay_out(self) -> None:
+        """The session ends: a room that is lost now, or was just lost, isn't joined again."""
+        self._ending = True
+        if self._returning is not None:
+            self._returning.cancel()
 
     def mute(self) -> None:
         """Be silent for good: what follows is only the leaving."""
@@ -249,7 +259,8 @@ class Stage:
         if self._trouble_since_s is None or now_s - self._joined_at_s > _SETTLED_S:
             self._trouble_since_s, self._losses = now_s, 0
         self._losses += 1
-        self._tasks.start("stage return", self._come_back(reason))
+        if not self._ending:
+            self._returning = self._tasks.start("stage return", self._come_back(reason))
 
     async def _come_back(self, reason: str) -> None:
         """Join again after a loss. Several losses in a row share one time limit."""

@@ -30,6 +30,7 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 
 _TEXT_LIMIT = 500
+_CANCEL_AGAIN_S = 1.0
 
 
 class Background:
@@ -56,11 +57,14 @@ class Background:
             self._on_crash(task.get_name(), error)
 
     async def aclose(self) -> None:
-        """Cancel all tasks and return when they have ended; the calling task is left out."""
+        """Cancel all tasks and return when they have ended; the calling task is left out.
+
+        Cancelled again after a while: libraries lose a cancellation now and then.
+        """
         while tasks := self._tasks - {asyncio.current_task()}:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_S)
             await asyncio.sleep(0)  # lets the done callbacks run, which empty the set
 
 

@@ -50,7 +50,9 @@ def set_up_logs(*, level: str = "info") -> None:
         _redact_fields,
     ]
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if readable
+        else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[*shared, renderer],
@@ -64,6 +66,7 @@ def set_up_logs(*, level: str = "info") -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
+    logging.captureWarnings(capture=True)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(number, logging.WARNING))

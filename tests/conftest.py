@@ -5,12 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import structlog
 
 pytest_plugins = ["tests.support.redis_server", "tests.support.key_leaks"]
 
 _TESTS = Path(__file__).parent
 _WITH_PROCESSES = frozenset(("system", "livekit", "browser"))
 """Levels that start whole systems: one at a time, whatever the number of test processes."""
+
+
+def pytest_configure() -> None:
+    """Write plain tracebacks: the default ones take seconds, in which no event loop moves."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(
+                colors=False, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import structlog
 
 from gpu_node.services.contract import Bidirectional, Chunk, SizesItself
-from gpu_node.services.loader import LoadedService
+from gpu_node.services.loader import LoadedService, explained
 from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
 from shared.lifecycle import describe, foreign_code, in_thread
 
@@ -67,7 +67,7 @@ class ServiceHost:
         await _foreign_thread(
             "service-start",
             self._service.start,
-            lambda error: ServiceLoadFailed(f"start() in {name} failed: {describe(error)}."),
+            explained(self._loaded.path, f"start() in {name} failed"),
         )
 
     async def capacity(self, wanted: int | None) -> int:
@@ -79,9 +79,7 @@ class ServiceHost:
         answer: object = await _foreign_thread(
             "service-capacity",
             lambda: service.configure_session_capacity(wanted),
-            lambda error: ServiceLoadFailed(
-                f"configure_session_capacity() in {name} failed: {describe(error)}."
-            ),
+            explained(self._loaded.path, f"configure_session_capacity() in {name} failed"),
         )
         capacity = answer.get("effective_capacity") if isinstance(answer, dict) else None
         if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 0:

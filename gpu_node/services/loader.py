@@ -83,17 +83,18 @@ def _import_file(path: Path, name: str) -> ModuleType:
     sys.modules[name] = module
     loaded = False
     try:
-        with foreign_code(
-            lambda error: ServiceLoadFailed(
-                f"{path.name} can't be imported: {describe(error)}{_line_in(path, error)}."
-            )
-        ):
+        with foreign_code(explained(path, f"{path.name} can't be imported")):
             spec.loader.exec_module(module)
         loaded = True
     finally:
         if not loaded:
             sys.modules.pop(name, None)
     return module
+
+
+def explained(path: Path, what: str) -> Callable[[BaseException], ServiceLoadFailed]:
+    """Return what turns an error of the file's code into one sentence: *what* and its own words."""
+    return lambda error: ServiceLoadFailed(f"{what}: {describe(error)}{_line_in(path, error)}.")
 
 
 def _line_in(path: Path, error: BaseException) -> str:
@@ -114,9 +115,7 @@ def _get_service(path: Path, module: ModuleType, offered: dict[str, object]) -> 
     get_service = getattr(module, "get_service", None)
     if not callable(get_service):
         raise ServiceLoadFailed(f"{path.name} has no function get_service().")
-    with foreign_code(
-        lambda error: ServiceLoadFailed(f"get_service() in {path.name} failed: {describe(error)}.")
-    ):
+    with foreign_code(explained(path, f"get_service() in {path.name} failed")):
         service = get_service(**_wanted_arguments(get_service, offered))
     return _checked(path, service)
 

@@ -9,9 +9,7 @@ from tests.support.running_node import running_node
 from tests.support.wait import wait_until
 
 
-async def test_running_sessions_finish_within_the_grace(
-    redis_url: str, registry: Registry
-) -> None:
+async def test_running_sessions_finish_within_the_grace(redis_url: str, registry: Registry) -> None:
     """The last frame is played, then the node goes with exit code 0."""
     async with running_node(redis_url, registry, drain_grace_s=20.0) as node:
         session_id, alice = await node.play(chunks=40)

@@ -28,9 +28,7 @@ async def test_a_lost_room_is_joined_again_with_a_fresh_identity(
         assert (await registry.read(session_id)).state is SessionState.RUNNING
 
 
-async def test_a_restart_of_the_media_server_is_sat_out(
-    redis_url: str, registry: Registry
-) -> None:
+async def test_a_restart_of_the_media_server_is_sat_out(redis_url: str, registry: Registry) -> None:
     """While it's down the world stands still, with slot and pipeline session kept."""
     async with running_node(redis_url, registry) as node:
         session_id, alice = await node.play()
@@ -97,4 +95,3 @@ async def test_a_worker_that_was_put_out_waits_for_the_kill_list(
         await node.reaches(session_id, SessionState.CLOSED)
         assert len(node.venue.requests) == 1
         assert (await registry.snapshot(POOL)).nodes[0].used == 0
-

@@ -139,7 +139,8 @@ async def test_cancelling_ends_a_session_that_waits_for_its_controller(node: Run
     await node.reaches(session_id, SessionState.JOINING_ROOM)
     await node.registry.cancel(session_id, Reason.CLIENT_STOP)
     await node.reaches(session_id, SessionState.CLOSED)
-    assert node.journal.created == node.journal.closed == []
+    assert node.journal.created == []
+    assert node.journal.closed == []
 
 
 async def test_cancelling_before_the_node_knows_frees_the_slot_all_the_same(

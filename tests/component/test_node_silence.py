@@ -80,7 +80,7 @@ async def test_a_restarted_registry_finds_its_sessions_still_played(
 async def test_a_node_that_was_declared_dead_lets_go_of_its_sessions(
     redis_url: str, registry: Registry
 ) -> None:
-    """The session plays elsewhere under a higher epoch; here it's cleaned, and a new life begins."""
+    """The session plays elsewhere under a higher epoch; here it's cleaned, a new life begins."""
     async with running_node(redis_url, registry, **QUICK) as node:
         session_id, alice = await node.play()
         first = await registry.read(session_id)

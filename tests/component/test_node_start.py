@@ -58,7 +58,10 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
         (None, "The service file"),
         ("answer = 42", "has no function get_service()"),
         ("raise OSError('no weights here')", "can't be imported: OSError: no weights here"),
-        ("def get_service(): raise OSError('no card')", "get_service() in world.py failed: OSError"),
+        (
+            "def get_service(): raise OSError('no card')",
+            "get_service() in world.py failed: OSError",
+        ),
         ("def get_service(): return 42", "returned a int, which is no model service"),
     ],
 )
@@ -102,14 +105,16 @@ async def test_a_node_shows_itself_loading_while_the_service_loads(
     gate = tmp_path / "gate"
     slow = tmp_path / "slow.py"
     slow.write_text(
-        "import time, pathlib\n"
-        f"while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n" + SERVICE.read_text()
+        SERVICE.read_text() + "\nimport time, pathlib\n"
+        f"while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
     )
     node = RunningNode(redis_url, registry, pipe_path=slow)
 
     async def beats_while_loading() -> bool:
         nodes = (await registry.snapshot(POOL)).nodes
-        return bool(nodes) and nodes[0].state is NodeState.LOADING and node.agent.heartbeat.stamp > 2
+        return (
+            bool(nodes) and nodes[0].state is NodeState.LOADING and node.agent.heartbeat.stamp > 2
+        )
 
     await wait_until(beats_while_loading, "beats of a loading node")
     session_id = await node.open()

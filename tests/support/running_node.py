@@ -1,8 +1,8 @@
 """How does a test run a whole node without LiveKit and without a model?
 
-A real `Agent` with a real registry, in this process; rooms are those of a `FakeVenue`, the service is
-`synthetic_service`. The test opens sessions in the registry as a replica does, and enters the rooms
-as controller or viewer::
+A real `Agent` with a real registry, in this process; rooms are those of a `FakeVenue`, the service
+is `synthetic_service`. The test opens sessions in the registry as a replica does, and enters the
+rooms as controller or viewer::
 
     async with running_node(redis_url, registry) as node:
         session_id = await node.open(chunks=3)
@@ -129,9 +129,13 @@ class RunningNode:
                 self.task.result()
             nodes = (await self.registry.snapshot(POOL)).nodes
             mine = [node for node in nodes if node.node_id == self.settings.node_id]
-            return bool(mine) and mine[0].state is NodeState.IDLE and mine[0].capacity > 0
+            return (
+                bool(mine)
+                and mine[0].state in (NodeState.IDLE, NodeState.BUSY)
+                and mine[0].capacity > 0
+            )
 
-        await wait_until(placed, "the node is idle")
+        await wait_until(placed, "the node takes sessions")
 
     async def open(
         self, *, identity: str = "alice", limits: SessionLimits | None = None, **config: object

@@ -2,8 +2,8 @@
 
 Its sessions yield chunks of tiny grey frames whose brightness counts up. The session's config says
 what goes wrong: ``fail_in`` is one of ``create``, ``config``, ``pull``, ``frame``, ``error_chunk``,
-``push`` or ``close``; ``chunks`` ends the session by itself; ``hang_close`` blocks the clean-up until the
-test sets the event of `Journal`.
+``push`` or ``close``; ``chunks`` ends the session by itself; ``hang_close`` blocks the clean-up
+until the test sets the event of `Journal`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class SyntheticService:
     def _chunk(self, index: int, config: dict[str, Any]) -> dict[str, Any]:
         shape = (8, 8) if index == 1 and config.get("fail_in") == "frame" else (16, 16, 3)
         frames = [
-            np.full(shape, (index * FRAMES + offset) % 256, dtype=np.uint8) for offset in range(FRAMES)
+            np.full(shape, (index * FRAMES + offset) % 256, dtype=np.uint8)
+            for offset in range(FRAMES)
         ]
         return {"type": "chunk", "index": index, "fps": 50, "frames": frames}
 

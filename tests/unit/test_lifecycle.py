@@ -92,7 +92,10 @@ def test_foreign_code_leaves_with_an_error_of_ours(raised: BaseException) -> Non
 def test_an_error_of_ours_passes_foreign_code_unchanged() -> None:
     """It is explained already."""
     fault = StoreUnavailable(why="down")
-    with pytest.raises(StoreUnavailable) as caught, foreign_code(lambda e: ServiceFault(describe(e))):
+    with (
+        pytest.raises(StoreUnavailable) as caught,
+        foreign_code(lambda e: ServiceFault(describe(e))),
+    ):
         raise fault
     assert caught.value is fault
 

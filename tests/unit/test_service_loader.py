@@ -38,12 +38,14 @@ def write(tmp_path: Path) -> Write:
 
 
 def arguments_of(path: Path) -> object:
+    """What ``get_service`` was called with."""
     loaded = load(path, gpu_num=2, gpu_ids=["0", "3"])
     loaded.unload()
     return loaded.service.arguments  # type: ignore[attr-defined]
 
 
 def refusal_of(path: Path) -> str:
+    """The sentence; nothing is left behind."""
     with pytest.raises(ServiceLoadFailed) as caught:
         load(path, gpu_num=1, gpu_ids=None)
     assert module_name_of(path) not in sys.modules
@@ -97,12 +99,14 @@ def test_the_module_is_registered_under_its_own_name_until_unloaded(write: Write
 
 def test_two_files_of_one_name_never_share_a_module(tmp_path: Path) -> None:
     """The name is made from the whole path."""
-    assert module_name_of(tmp_path / "a" / "world.py") != module_name_of(tmp_path / "b" / "world.py")
+    assert module_name_of(tmp_path / "a" / "world.py") != module_name_of(
+        tmp_path / "b" / "world.py"
+    )
 
 
 def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
     """An operator's mistake, found before anything is imported."""
-    with pytest.raises(StartupError, match="nowhere.py doesn't exist"):
+    with pytest.raises(StartupError, match=r"nowhere\.py doesn't exist"):
         find_service_file(tmp_path / "nowhere.py")
     with pytest.raises(StartupError, match="is a folder"):
         find_service_file(tmp_path)
@@ -123,8 +127,14 @@ def test_without_a_path_the_demo_world_is_served() -> None:
         ("def broken(:", "can't be imported: SyntaxError"),
         ("import sys\nsys.exit(4)", "can't be imported: SystemExit: 4"),
         ("def get_service(): raise KeyError('w')", "get_service() in my_world.py failed: KeyError"),
-        ("def get_service(a_must): return 1", "failed: TypeError: get_service() missing 1 required"),
-        ("def get_service(): return {}", "returned a dict, which is no model service: it lacks start"),
+        (
+            "def get_service(a_must): return 1",
+            "failed: TypeError: get_service() missing 1 required",
+        ),
+        (
+            "def get_service(): return {}",
+            "returned a dict, which is no model service: it lacks start",
+        ),
         ("def get_service(): return None", "returned a NoneType"),
         ("async def get_service(): return 1", "returned a coroutine: it must be a plain function"),
         ("def get_service(): return World", "returned the class World itself"),
@@ -147,7 +157,7 @@ def test_a_service_that_lacks_one_method_is_told_which(write: Write) -> None:
 
 
 def test_server_push_is_recognised_and_refused(write: Write) -> None:
-    """This release runs bidirectional services."""
+    """Only bidirectional services run in this release."""
     text = refusal_of(
         write(
             """

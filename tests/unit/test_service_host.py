@@ -1,0 +1,179 @@
+"""A service lives on threads of its own, and what it does wrong arrives as our error."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_node.services.host import ServiceHost
+from gpu_node.services.loader import LoadedService
+from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
+from tests.support.synthetic_service import Journal, SyntheticService
+from tests.support.wait import wait_until
+
+
+@asynccontextmanager
+async def hosted(service: Any) -> AsyncIterator[ServiceHost]:
+    """Run a host around *service*."""
+    host = ServiceHost(LoadedService(path=Path("svc.py"), module_name="svc", service=service))
+    try:
+        await host.start()
+        yield host
+    finally:
+        await host.aclose()
+
+
+async def test_one_chunk_is_made_ahead_and_no_more() -> None:
+    """A player that stands still lets the service stand still."""
+    journal = Journal()
+    async with hosted(SyntheticService(journal)) as host:
+        name = await host.create_session({})
+        async with aclosing(host.chunks(name)) as chunks:
+            await anext(chunks)
+            await wait_until(lambda: journal.made == 2, "the next one is made")
+            await host.push(name, {"type": "reset"})  # has been round the service's loop
+            assert journal.made == 2
+            await anext(chunks)
+            await wait_until(lambda: journal.made == 3, "one more")
+        await host.close_session(name)
+
+
+async def test_the_end_of_the_stream_ends_the_chunks() -> None:
+    """And nothing of the session is left after the close."""
+    async with hosted(SyntheticService(Journal())) as host:
+        name = await host.create_session({"chunks": 3})
+        assert [chunk["index"] async for chunk in host.chunks(name)] == [0, 1, 2]
+        await host.close_session(name)
+
+
+async def test_a_stream_that_fails_raises_after_the_chunks_before_it() -> None:
+    """With the service's own words and the original error behind it."""
+    async with hosted(SyntheticService(Journal())) as host:
+        name = await host.create_session({"fail_in": "pull"})
+        chunks = host.chunks(name)
+        assert (await anext(chunks))["index"] == 0
+        with pytest.raises(ServiceFault, match=r"pull_chunks.* the world fell apart") as caught:
+            await anext(chunks)
+        assert isinstance(caught.value.__cause__, RuntimeError)
+        await host.close_session(name)
+
+
+@pytest.mark.parametrize(("fail_in", "kind"), [("create", ServiceFault), ("config", InvalidConfig)])
+async def test_a_refused_config_is_told_apart_from_a_fault(
+    fail_in: str, kind: type[ServiceFault]
+) -> None:
+    """A ValueError is the client's, everything else the service's."""
+    async with hosted(SyntheticService(Journal())) as host:
+        with pytest.raises(kind) as caught:
+            await host.create_session({"fail_in": fail_in})
+        assert type(caught.value) is kind
+
+
+async def test_closing_ends_a_stream_that_waits_for_ever() -> None:
+    """`pull_chunks` is cancelled, its own clean-up runs, then `close_session` is called."""
+    order: list[str] = []
+
+    class Waiting(SyntheticService):
+        async def pull_chunks(self, session_id: str) -> AsyncIterator[dict[str, Any]]:
+            try:
+                yield {"type": "chunk"}
+                await asyncio.Event().wait()
+            finally:
+                order.append("stream")
+
+        def close_session(self, session_id: str) -> None:
+            order.append("close")
+
+    async with hosted(Waiting(Journal())) as host:
+        name = await host.create_session({})
+        async with aclosing(host.chunks(name)) as chunks:
+            await anext(chunks)
+            await host.close_session(name)
+        assert order == ["stream", "close"]
+
+
+async def test_a_close_that_fails_isnt_a_clean_up() -> None:
+    """The caller must know, for the slot's sake."""
+    async with hosted(SyntheticService(Journal())) as host:
+        name = await host.create_session({"fail_in": "close"})
+        with pytest.raises(ServiceFault, match="the door is stuck"):
+            await host.close_session(name)
+
+
+async def test_a_blocked_service_loop_blocks_nobody_else() -> None:
+    """The caller's own loop goes on."""
+    release = threading.Event()
+
+    class Blocking(SyntheticService):
+        def create_session(self, config: dict[str, Any]) -> str:
+            release.wait()
+            return super().create_session(config)
+
+    async with hosted(Blocking(Journal())) as host:
+        creating = asyncio.create_task(host.create_session({}))
+        turns = 0
+        while turns < 100:
+            await asyncio.sleep(0)
+            turns += 1
+        assert not creating.done()
+        release.set()
+        assert await creating == "pipeline-1"
+
+
+async def test_calls_after_the_close_do_no_harm() -> None:
+    """Late messages of a room find nobody."""
+    host = ServiceHost(
+        LoadedService(path=Path("svc.py"), module_name="svc", service=SyntheticService(Journal()))
+    )
+    await host.start()
+    await host.aclose()
+    await host.aclose()
+    await host.push("pipeline-1", {"type": "reset"})
+    assert [chunk async for chunk in host.chunks("pipeline-1")] == []
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "capacity"), [(4, None, 4), (4, 2, 2), (4, 9, 4), (0, None, 0)]
+)
+async def test_the_operators_number_only_lowers_the_services_own(
+    own: int, wanted: int | None, capacity: int
+) -> None:
+    """The hook is asked once, with the operator's number."""
+
+    class Sized(SyntheticService):
+        def configure_session_capacity(self, max_sessions: int | None) -> dict[str, Any]:
+            assert max_sessions == wanted
+            return {"effective_capacity": own}
+
+    async with hosted(Sized(Journal())) as host:
+        assert await host.capacity(wanted) == capacity
+
+
+@pytest.mark.parametrize(("wanted", "capacity"), [(None, 1), (3, 3)])
+async def test_a_service_without_the_hook_keeps_the_operators_number(
+    wanted: int | None, capacity: int
+) -> None:
+    """One without either."""
+    async with hosted(SyntheticService(Journal())) as host:
+        assert await host.capacity(wanted) == capacity
+
+
+async def test_a_start_that_raises_is_a_failed_load() -> None:
+    """With the service's words."""
+
+    class Broken(SyntheticService):
+        def start(self) -> None:
+            raise MemoryError("no weights fit")
+
+    host = ServiceHost(
+        LoadedService(path=Path("svc.py"), module_name="svc", service=Broken(Journal()))
+    )
+    with pytest.raises(ServiceLoadFailed, match=r"start\(\) in svc.py failed: MemoryError: no w"):
+        await host.start()
+    await host.aclose()
