@@ -106,10 +106,6 @@ class ControlGate:
         kept, self._kept = self._kept, []
         return tuple(Apply(chunk=message.chunk) for message in kept)
 
-    def suspend(self) -> None:
-        """The pipeline session is gone and another one will come: keep messages again."""
-        self._open = False
-
     def renew(self) -> None:
         """The controller has a new connection, so its numbers may begin again."""
         self._seqs.clear()

@@ -175,14 +175,6 @@ def test_what_is_kept_is_bounded_and_keeps_the_newest_state() -> None:
     assert {"type": "control_state", "controls": ["w"]} in kept
 
 
-def test_after_a_suspension_messages_are_kept_again() -> None:
-    """A pipeline session that is replaced gets what came in between."""
-    to = gate()
-    to.suspend()
-    say(to, state("w"))
-    assert chunks(to.open()) == [{"type": "control_state", "controls": ["w"]}]
-
-
 def test_stop_counts_at_once_and_for_good() -> None:
     """Even before the pipeline session exists; what was kept is dropped, what follows ignored."""
     for opened in (True, False):
