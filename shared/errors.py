@@ -12,7 +12,8 @@
     │   ├── ForeignHost         403
     │   └── ForeignOrigin       403
     ├── NotFound                404
-    │   └── UnknownSession      404
+    │   ├── UnknownSession      404
+    │   └── UnknownNode         404
     ├── Conflict                409  the thing is in another state than the caller thought
     │   ├── IllegalMove         409  a state machine refused
     │   ├── SessionEnded        409
@@ -150,6 +151,15 @@ class UnknownSession(NotFound):
 
     def __init__(self, *, session_id: str) -> None:
         super().__init__(f"There is no session {session_id[:64]!r}; ended ones are kept for an hour.")
+
+
+class UnknownNode(NotFound):
+    """No node has this id (any more)."""
+
+    code = "unknown_node"
+
+    def __init__(self, *, node_id: str, pool: str) -> None:
+        super().__init__(f"There is no node {node_id[:64]!r} in the pool {pool!r}.")
 
 
 class Conflict(GreenroomError):

@@ -11,8 +11,10 @@ from typing import Self
 
 from shared.store.admission import Admission
 from shared.store.connection import Connection, Observe
+from shared.store.inspection import Inspection
 from shared.store.nodes import BeatLink, Nodes
 from shared.store.sessions import Sessions
+from shared.store.trail import Trail
 from shared.store.wakeups import assignment_hints
 
 __all__ = ["BeatLink", "Registry"]
@@ -42,6 +44,10 @@ class Registry:
         self.sweep_nodes = nodes.sweep_nodes
         self.sweep_deadlines = nodes.sweep_deadlines
         self.snapshot = nodes.snapshot
+        self.set_node_admin = nodes.set_node_admin
+        self.note_first_frame = sessions.note_first_frame
+        self.inspection = Inspection(connection)
+        self.trail = Trail(connection)
         self.ping = connection.ping
         self.check = connection.check
 

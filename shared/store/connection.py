@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar, cast
 
 import redis
@@ -115,6 +115,21 @@ class Connection:
         """Return the raw string at *key*."""
         return cast("bytes | None", await self.bounded(self._redis.get(key)))
 
+    async def command(self, *parts: str | int) -> object:
+        """Send one command that only reads and return its raw reply."""
+        return (await self.commands([parts]))[0]
+
+    async def commands(self, commands: Iterable[Sequence[str | int]]) -> list[object]:
+        """Send commands that only read, in one go, and return their raw replies.
+
+        Raises:
+            StoreUnavailable: No answer in time, or the server can't serve now.
+        """
+        batch = self._redis.pipeline(transaction=False)
+        for parts in commands:
+            batch.execute_command(*parts)
+        return await self.bounded(batch.execute())
+
     async def ping(self) -> float:
         """Return the round trip in seconds."""
         started_s = time.perf_counter()
@@ -154,8 +169,11 @@ class Connection:
 
     def pubsub(self) -> redis.asyncio.client.PubSub:
         """Return a subscriber on a connection of its own, which may stay silent for long."""
-        client = redis.asyncio.Redis.from_url(self._url, health_check_interval=10)
-        return client.pubsub()
+        return self.own_client().pubsub()
+
+    def own_client(self) -> redis.asyncio.Redis:
+        """Return a client that shares no connection, so it may block; the caller closes it."""
+        return redis.asyncio.Redis.from_url(self._url, health_check_interval=10)
 
     async def aclose(self) -> None:
         """Close all connections; harmless when done twice."""

@@ -137,11 +137,43 @@ def assignments_channel(pool: str, node_id: str) -> str:
     return f"{prefix(pool)}w:{node_id}"
 
 
+def line_key(pool: str) -> str:
+    """Return the key of the line."""
+    return f"{prefix(pool)}q"
+
+
+def nodes_key(pool: str) -> str:
+    """Return the key of the nodes' leases."""
+    return f"{prefix(pool)}nodes"
+
+
+def slots_key(pool: str, node_id: str) -> str:
+    """Return the key of one node's slots in use."""
+    return f"{prefix(pool)}ns:{node_id}"
+
+
+def deadlines_key(pool: str) -> str:
+    """Return the key of all sessions' next deadlines."""
+    return f"{prefix(pool)}dl"
+
+
+def trail_key(pool: str) -> str:
+    """Return the key of the audit trail."""
+    return f"{prefix(pool)}ev"
+
+
+def idempotency_key(pool: str, digest: str) -> str:
+    """Return the key that remembers one idempotent call."""
+    return f"{prefix(pool)}idem:{digest}"
+
+
 def image_key(pool: str, session_id: str) -> str:
+    """Return the key of a session's image."""
     return f"{prefix(pool)}a:{session_id}"
 
 
 def request_key(pool: str, session_id: str) -> str:
+    """Return the key of what a session's client asked for."""
     return f"{prefix(pool)}sp:{session_id}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from shared.errors import UnknownNode
 from shared.records import (
     Beat,
     BeatConfirmed,
@@ -19,7 +20,7 @@ from shared.records import (
     Superseded,
     Swept,
 )
-from shared.states import SessionState
+from shared.states import Admin, SessionState
 from shared.store import replies
 from shared.store.connection import ANSWER_WITHIN_S, BlockingConnection, Connection
 from shared.store.scripts import Argument, Reply
@@ -61,9 +62,20 @@ class Nodes:
 
     async def retire(self, pool: str, node_id: str, incarnation: int) -> None:
         """Say goodbye: the next process with this id needn't wait for a lease."""
-        await self._connection.call(
-            "retire_node", pool, node_id=node_id, incarnation=incarnation
+        await self._connection.call("retire_node", pool, node_id=node_id, incarnation=incarnation)
+
+    async def set_node_admin(self, pool: str, node_id: str, admin: Admin) -> int:
+        """Close a node to new sessions, or open it again; returns how many it holds.
+
+        Raises:
+            UnknownNode: There is no such node (any more).
+        """
+        word, rest = await self._connection.call(
+            "set_node_admin", pool, node_id=node_id, admin=admin
         )
+        if word == "gone":
+            raise UnknownNode(node_id=node_id, pool=pool)
+        return int(str(rest[0]))
 
     async def sweep_nodes(self, pool: str, *, budget: int = SWEEP_BUDGET) -> Swept:
         """Declare silent nodes dead and return their sessions to the line."""

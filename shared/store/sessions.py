@@ -22,6 +22,7 @@ from shared.store import keys, replies
 from shared.store.connection import Connection
 
 GivenBack = Literal["returned", "ended", "fenced"]
+FirstFrame = Literal["noted", "already", "fenced"]
 EndConfirmed = Literal["ended", "already", "fenced"]
 
 
@@ -104,6 +105,13 @@ class Sessions:
             case _:
                 return Fenced()
 
+    async def note_first_frame(self, owner: Owner) -> FirstFrame:
+        """Note that the first frame of this assignment was just played; once per epoch."""
+        word, _ = await self._connection.call(
+            "note_first_frame", pool_of(owner.session_id), **_named(owner)
+        )
+        return cast("FirstFrame", word)
+
     async def give_back(
         self, owner: Owner, *, why: str, capacity: int, media_ok: bool
     ) -> GivenBack:
@@ -159,5 +167,3 @@ def only(records: dict[str, SessionRecord], session_id: str) -> SessionRecord:
     if session_id not in records:
         raise UnknownSession(session_id=session_id)
     return records[session_id]
-
-
