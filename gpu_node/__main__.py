@@ -64,7 +64,7 @@ async def _run(settings: NodeSettings) -> int:
         release=version("greenroom"),
     )
     try:
-        return await Agent(settings, parts).run(signals.asked)
+        return await Agent(settings, parts).run(signals.asked, in_haste=lambda: signals.interrupted)
     finally:
         await rooms.aclose()
 

@@ -1,8 +1,8 @@
 """How is a node put together, and how does it drain?
 
 The agent registers, beats, loads the service meanwhile, and then does what the beats' replies say.
-It ends when it's asked to (SIGTERM), when the service can't be loaded, when a part of it crashes,
-or when a newer process has taken its name.
+It ends when it's asked to (SIGTERM; a Ctrl-C leaves the grace out), when the service can't be
+loaded, when a part of it crashes, or when a newer process has taken its name.
 
 Drain: say that no new session is wanted, let running ones finish within the grace, give the rest
 back, close the service, say goodbye. The goodbye comes after the last beat, or that beat would
@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -100,8 +101,14 @@ class Agent:
         """The latest call; never cancelled, for it may count all the same."""
         self._outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    async def run(self, stop: asyncio.Event) -> int:
+    async def run(
+        self, stop: asyncio.Event, *, in_haste: Callable[[], bool] = lambda: False
+    ) -> int:
         """Serve until *stop* is set or something ends the node; return the exit code.
+
+        Args:
+            stop: Asks for an orderly end.
+            in_haste: Asked once *stop* is set: True leaves the drain grace out.
 
         Raises:
             StartupError: The registry can't be used, or the metrics port is taken.
@@ -115,7 +122,7 @@ class Agent:
             self._background.start("stop signal", self._until_asked(stop))
             code = await self._outcome
             if code == EXIT_DONE:
-                await self._drain()
+                await self._drain(0.0 if in_haste() else self._settings.drain_grace_s)
             return code
         finally:
             await self._close()
@@ -288,10 +295,10 @@ class Agent:
 
     # --- the end --------------------------------------------------------------------------------
 
-    async def _drain(self) -> None:
-        _log.info("node_drains", grace_s=self._settings.drain_grace_s)
+    async def _drain(self, grace_s: float) -> None:
+        _log.info("node_drains", grace_s=grace_s)
         self._say(draining=True)
-        await self.assignments.drain(self._settings.drain_grace_s)
+        await self.assignments.drain(grace_s)
 
     async def _close(self) -> None:
         self._outcome.cancel()

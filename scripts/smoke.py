@@ -255,7 +255,9 @@ def stop(stack: subprocess.Popen[bytes], folder: Path) -> None:
 def _is_of(entry: Path, folder: Path) -> bool:
     with contextlib.suppress(OSError):
         told = entry.read_bytes() + entry.with_name("environ").read_bytes()
-        return str(folder).encode() in told
+        # Redis overwrites its command and environment with a title, but works in its folder.
+        where = str(entry.with_name("cwd").readlink())
+        return str(folder).encode() in told or str(folder) in where
     return False
 
 

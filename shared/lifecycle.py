@@ -164,6 +164,8 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
+        self.interrupted = False
+        """The first one was a Ctrl-C: whoever pressed it doesn't want to wait for a grace."""
 
     def install(self) -> None:
         """Take the signals over on the running loop."""
@@ -175,4 +177,5 @@ class StopSignals:
         if self.asked.is_set():
             os._exit(128 + number)
         _log.info("stop_asked", signal=number.name)
+        self.interrupted = number == signal.SIGINT
         self.asked.set()

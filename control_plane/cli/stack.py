@@ -140,6 +140,7 @@ async def run(stack: Stack, terminal: Terminal) -> None:
         for task in (work, asked):
             task.cancel()
         if stop.asked.is_set():
+            terminal.stopping = True
             terminal.say("stopping: sessions first, servers last (again: at once)")
         await supervisor.aclose(STOP_ORDER, interrupted=stop.interrupted)
     if work.done() and not work.cancelled():

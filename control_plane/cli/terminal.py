@@ -22,6 +22,8 @@ class Terminal:
 
     def __init__(self) -> None:
         self._readable = sys.stdout.isatty()
+        self.stopping = False
+        """From then on only log lines are shown: a trace that Ctrl-C left says nothing."""
 
     def say(self, text: str) -> None:
         """Show one line of progress."""
@@ -29,6 +31,8 @@ class Terminal:
 
     def show(self, name: str, line: str) -> None:
         """Show one output line of a child process."""
+        if self.stopping and _parsed(line) is None:
+            return
         if not self._readable:
             typer.echo(f"{name} | {line}")
             return

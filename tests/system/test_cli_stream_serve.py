@@ -1,0 +1,137 @@
+"""Does the all-in-one start, survive its children, and leave nothing behind?"""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.all_in_one import NAMES, AllInOne, all_in_one, greenroom
+from tests.support.wait import wait_until_sync
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AllInOne]:
+    """One all-in-one for all tests that leave it usable."""
+    with all_in_one(tmp_path_factory.mktemp("stack"), "--queue-size", "3") as stack:
+        yield stack
+
+
+def create(stack: AllInOne, identity: str) -> dict[str, object]:
+    """Create a session and return the answer."""
+    body = json.dumps({"identity": identity}).encode()
+    request = urllib.request.Request(
+        f"{stack.url}/v1/stream/sessions", body, {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        created: dict[str, object] = json.load(answer)
+    return created
+
+
+def test_its_address_is_printed_once_it_can_serve(running: AllInOne) -> None:
+    """Whoever reads the line may create a session right away."""
+    assert f"{running.url} (Ctrl-C stops it)" in running.output
+    assert running.is_usable()
+    assert all(running.pid(name) for name in NAMES)
+
+
+def test_flags_reach_the_processes(running: AllInOne) -> None:
+    """A flag of the command is a setting of the child that it belongs to."""
+    with urllib.request.urlopen(f"{running.url}/v1/service/metadata", timeout=5) as answer:
+        assert json.load(answer)["queue_size"] == 3
+
+
+def test_the_registry_can_be_read_without_a_redis_client(running: AllInOne) -> None:
+    """The tour shows line, nodes and sessions in words; a raw command shows what stands there."""
+    session = str(create(running, "reader")["session_id"])
+    told = greenroom("redis", "--data-dir", running.data_dir, cwd=running.folder).stdout
+    assert "In line: 0" in told
+    assert "Nodes: 1" in told
+    assert f"{session}: " in told
+    key = f"gr:{{default}}:s:{session}"
+    raw = greenroom("redis", "--data-dir", running.data_dir, "HGETALL", key, cwd=running.folder)
+    assert f"identity{' ' * 2}" not in raw.stdout, "texts of a person stand elsewhere"
+    assert any(line.split() == ["st", "assigned"] for line in raw.stdout.splitlines()), raw.stdout
+    wrong = greenroom("redis", "--data-dir", running.data_dir, "NONSENSE", cwd=running.folder)
+    assert wrong.returncode == 2
+    assert "unknown command" in wrong.stderr
+
+
+def test_a_data_folder_in_use_is_refused(running: AllInOne) -> None:
+    """A second all-in-one on the same folder would write the same files."""
+    second = greenroom(
+        "stream-serve", "--port", "0", "--data-dir", running.data_dir, cwd=running.folder
+    )
+    assert second.returncode == 2
+    assert f"in use by process {running.process.pid}" in second.stderr
+    assert "Try: " in second.stderr
+
+
+@pytest.mark.parametrize("name", ["replica", "livekit", "valkey"])
+def test_a_killed_child_comes_back_under_the_same_address(running: AllInOne, name: str) -> None:
+    """The others don't have to start again, and sessions can be created as before."""
+    others = {other: running.pid(other) for other in NAMES if other != name}
+    before = running.kill(name)
+    wait_until_sync(lambda: running.pid(name) not in {None, before}, f"{name} runs again", 20)
+    wait_until_sync(running.is_usable, f"all is usable after {name} was killed", 40)
+    assert {other: running.pid(other) for other in others} == others
+    create(running, f"after-{name}")
+
+
+def test_a_killed_node_registers_again(running: AllInOne) -> None:
+    """Its new process waits for the end of the old lease, then serves under the same name."""
+    lives = running.output.count("node_registered")
+    before = running.kill("node")
+    wait_until_sync(lambda: running.pid("node") not in {None, before}, "the node runs again", 20)
+    wait_until_sync(
+        lambda: running.output.count("node_registered") > lives, "it has registered", 40
+    )
+    wait_until_sync(running.is_usable, "sessions can be served", 20)
+
+
+def test_sessions_outlive_a_crash_of_the_embedded_redis(running: AllInOne) -> None:
+    """What was acknowledged is there when the server is back."""
+    session = str(create(running, "survivor")["session_id"])
+    before = running.kill("valkey")
+    wait_until_sync(lambda: running.pid("valkey") not in {None, before}, "it runs again", 20)
+    wait_until_sync(running.is_usable, "all is usable", 40)
+    with urllib.request.urlopen(f"{running.url}/v1/stream/sessions/{session}") as answer:
+        assert json.load(answer)["session_id"] == session
+
+
+def test_ctrl_c_ends_everything_and_a_second_start_finds_its_folder(tmp_path: Path) -> None:
+    """Nothing is left after Ctrl-C; the next start has the same names, keys and ports."""
+    with all_in_one(tmp_path) as first:
+        names = {
+            name: (first.data_dir / name).read_text()
+            for name in ("deployment-id", "node-id", "livekit/secret", "valkey/ports.json")
+        }
+        assert first.end(signal.SIGINT) == 0, first.output
+        assert first.processes() == []
+    with all_in_one(tmp_path) as second:
+        assert {name: (second.data_dir / name).read_text() for name in names} == names
+        assert second.end(signal.SIGTERM) == 0, second.output
+        assert second.processes() == []
+
+
+def test_kill_minus_nine_leaves_no_child(tmp_path: Path) -> None:
+    """Whatever ends the command, none of its processes is left after 5 s."""
+    with all_in_one(tmp_path) as stack:
+        assert len(stack.processes()) >= len(NAMES)
+        stack.process.kill()
+        stack.process.wait()
+        wait_until_sync(lambda: not stack.processes(), "no process is left", 5)
+
+
+def test_a_killed_command_can_be_started_again(tmp_path: Path) -> None:
+    """Nothing that a crash leaves in the data folder keeps the next start from working."""
+    with all_in_one(tmp_path) as stack:
+        stack.process.kill()
+    with all_in_one(tmp_path) as again:
+        assert again.is_usable()
