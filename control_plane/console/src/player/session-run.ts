@@ -35,6 +35,12 @@ export interface RunEvents {
   onEnded(record: SessionRecord | null, playedS: number): void;
 }
 
+/** Between two looks a session can have been in line and on a stage again. */
+function wasReturned(before: SessionRecord | null, record: SessionRecord): boolean {
+  if (before === null) return record.status === "queued" && record.attempt > 1;
+  return record.attempt > before.attempt;
+}
+
 export class SessionRun {
   readonly stage: Stage;
   readonly sender: ControlSender;
@@ -162,11 +168,9 @@ export class SessionRun {
 
   /** Keep what the line has to do with: place, progress, turn, return. */
   private followLine(before: SessionRecord | null, record: SessionRecord): void {
-    const now = performance.now();
+    if (wasReturned(before, record)) this.returnedAt ??= performance.now();
     if (record.status === "queued") {
       const position = record.queue_position ?? 1;
-      const back = before === null ? record.attempt > 1 : isOnStage(before.status);
-      if (back) this.returnedAt ??= now;
       if (this.place.firstPosition === 0) this.remember({ firstPosition: position });
       this.farthest = Math.max(this.farthest, progress(this.place.firstPosition, position));
     } else {

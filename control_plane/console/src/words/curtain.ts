@@ -4,6 +4,8 @@ import type { SessionRecord } from "../api/types";
 import { youAre } from "./place";
 import { type Picture, RECONNECTING, statusWords, UNREACHABLE } from "./states";
 
+const LOST = "Your stage was lost (the machine failed)";
+
 export interface Curtain {
   readonly words: string;
   /** Second line, smaller. */
@@ -21,7 +23,9 @@ export interface Situation {
 
 export function curtainOf(now: Situation): Curtain | null {
   const { record, picture } = now;
-  if (now.ending || record.status === "draining") return { words: "Ending", more: null };
+  if (now.ending || record.status === "draining") {
+    return { words: "Ending", more: now.reachable ? null : UNREACHABLE };
+  }
   if (record.status === "queued") return inLine(now);
   if (record.status === "running") {
     if (picture === "live") return null;
@@ -33,7 +37,7 @@ export function curtainOf(now: Situation): Curtain | null {
 
 function starting(words: string, now: Situation): Curtain {
   if (!now.reachable) return { words: UNREACHABLE, more: "Your place is kept." };
-  return { words, more: null };
+  return { words, more: now.returnedS === null ? null : `${LOST}.` };
 }
 
 function inLine(now: Situation): Curtain {
@@ -42,7 +46,7 @@ function inLine(now: Situation): Curtain {
   const place = youAre(now.record.queue_position);
   const added = Math.round(now.returnedS);
   return {
-    words: "Your stage was lost (the machine failed)",
+    words: LOST,
     more: `${place.charAt(0).toUpperCase()}${place.slice(1)}${added > 0 ? `; ${added} s will be added` : ""}.`,
   };
 }

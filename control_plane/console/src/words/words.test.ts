@@ -76,6 +76,14 @@ test("a lost stage is said with the place and the added time", () => {
   });
 });
 
+test("the new stage says why there is a new one", () => {
+  const again = { ...situation("starting_pipeline"), picture: "still" as const, returnedS: 0.2 };
+  expect(curtainOf(again)).toEqual({
+    words: "The world is starting",
+    more: "Your stage was lost (the machine failed).",
+  });
+});
+
 test("while there's no picture an unreachable API is said", () => {
   expect(curtainOf({ ...situation("assigned"), reachable: false })?.words).toContain("Can't reach");
   expect(curtainOf(situation("assigned"))?.words).toBe("A stage is free, setting up");
