@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import signal
-import sys
 from pathlib import Path
 
 import httpx
@@ -17,39 +14,10 @@ from shared.errors import ServiceLoadFailed, StartupError
 from shared.records import NodeProfile, Registered, Registration
 from shared.states import NodeState, SessionState
 from shared.store import Registry
+from tests.support.node_process import NodeProcess
 from tests.support.redis_server import POOL
 from tests.support.running_node import SERVICE, RunningNode, running_node
-from tests.support.wait import scaled_s, wait_until
-
-PROCESS_S = 20
-
-
-async def started(redis_url: str, folder: Path, **options: str) -> asyncio.subprocess.Process:
-    """Start the real process; LiveKit isn't there, which is no reason not to start."""
-    given = {
-        "REDIS_URL": redis_url,
-        "LIVEKIT_URL": "ws://127.0.0.1:1",
-        "LIVEKIT_API_KEY": "key",
-        "LIVEKIT_API_SECRET": "a-secret-that-is-long-enough-for-the-tests",
-        "DATA_DIR": str(folder / "data"),
-        "NODE_ID": "node-a",
-        **options,
-    }
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gpu_node",
-        env={**os.environ, **{f"GREENROOM_{name}": value for name, value in given.items()}},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
-    out, err = await asyncio.wait_for(process.communicate(), scaled_s(PROCESS_S))
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+from tests.support.wait import wait_until
 
 
 @pytest.mark.parametrize(
@@ -72,7 +40,8 @@ async def test_a_bad_service_file_ends_the_process_with_one_sentence(
     path = tmp_path / "world.py"
     if text is not None:
         path.write_text(text)
-    code, _, err = await ended(await started(redis_url, tmp_path, PIPE_PATH=str(path)))
+    process = await NodeProcess.start(redis_url, tmp_path, PIPE_PATH=str(path))
+    code, _, err = await process.ended()
     assert code == 2
     assert err.startswith("greenroom node: ")
     assert words in err
@@ -83,15 +52,10 @@ async def test_the_process_stops_cleanly_on_sigterm(
     redis_url: str, registry: Registry, tmp_path: Path
 ) -> None:
     """Exit code 0, JSON lines, and a goodbye that frees its name."""
-    process = await started(redis_url, tmp_path, PIPE_PATH=str(SERVICE))
-
-    async def ready() -> bool:
-        nodes = (await registry.snapshot(POOL)).nodes
-        return bool(nodes) and nodes[0].state is NodeState.IDLE
-
-    await wait_until(ready, "the node is idle", timeout_s=PROCESS_S)
-    process.send_signal(signal.SIGTERM)
-    code, out, err = await ended(process)
+    process = await NodeProcess.start(redis_url, tmp_path, PIPE_PATH=str(SERVICE))
+    await process.ready(registry)
+    process.terminate()
+    code, out, err = await process.ended()
     assert (code, err) == (0, "")
     events = [json.loads(line)["event"] for line in out.splitlines()]
     assert {"service_ready", "node_registered", "node_drains", "node_stopped"} <= set(events)
