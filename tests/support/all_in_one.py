@@ -8,6 +8,7 @@ more is found as well.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -100,6 +102,26 @@ class AllInOne:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
+
+    def create(self, identity: str) -> dict[str, Any]:
+        """Create a session and return the answer."""
+        return self._ask("/v1/stream/sessions", json.dumps({"identity": identity}).encode())
+
+    def look(self, session_id: str) -> dict[str, Any]:
+        """Return how a session stands."""
+        return self._ask(f"/v1/stream/sessions/{session_id}")
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what the replica tells of the service."""
+        return self._ask("/v1/service/metadata")
+
+    def _ask(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+        request = urllib.request.Request(
+            self.url + path, body, {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=scaled_s(5)) as answer:
+            parsed: dict[str, Any] = json.load(answer)
+        return parsed
 
     def end(self, number: signal.Signals = signal.SIGINT, timeout_s: float = 30) -> int:
         """Send a signal and return the exit status; everything that it printed is there then."""
