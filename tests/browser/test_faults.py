@@ -32,7 +32,7 @@ def test_a_killed_node_costs_no_reload_and_no_place(people: People, system: Syst
     person.wait_for_stage()
     before = person.debug
     person.page.evaluate("window.stayed = true")
-    system.child("gpu_node").kill()
+    system.stack.kill("node")
     see(person.curtain, "Reconnecting…")
     wait_until_sync(lambda: has_new_worker(person, before["worker"]), "the world is back", 40)
     assert person.session_id == before["sessionId"]
@@ -61,7 +61,7 @@ def test_a_restarted_media_server_gives_the_picture_back(people: People, system:
     person.enter()
     person.wait_for_stage()
     session_id = person.session_id
-    system.child("livekit-server").kill()
+    system.stack.kill("livekit")
     see(person.curtain, "Reconnecting…", 20)
     person.wait_for_stage(within_s=60)
     assert person.session_id == session_id

@@ -34,9 +34,9 @@ def on_stage(people: People, **options: Any) -> Person:
 
 
 def test_real_frames_arrive_and_go_on(people: People) -> None:
-    """Thirty real frames within a few seconds, and the play clock runs."""
+    """Twenty real frames within a few seconds, and the play clock runs."""
     person = on_stage(people)
-    wait_until_sync(lambda: person.debug["frames"] >= 30, "thirty real frames", 10)
+    wait_until_sync(lambda: person.debug["frames"] >= 20, "twenty real frames", 10)
     see(person.page.get_by_role("timer"), "0:0")
     see(person.page.locator(".numbers"), "fps")
 
