@@ -8,7 +8,7 @@ import pytest
 from tests.support.replica import SESSIONS, BeginNode, Client, assert_problem
 
 
-async def ask(api: Client, session_id: str, bearer: str = "", **body: object) -> httpx.Response:
+async def ask(api: Client, session_id: str, bearer: str = "", **body: str) -> httpx.Response:
     """Ask for a token, with a session token if the test has one."""
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     return await api.post(f"{SESSIONS}/{session_id}/tokens", json=body, headers=headers)
@@ -50,9 +50,10 @@ async def test_a_viewer_cannot_take_a_name_that_is_taken(
 @pytest.mark.parametrize(
     "body",
     [{}, {"identity": ""}, {"identity": "b" * 300}, {"identity": "bob", "role": "worker"}],
+    ids=["no name", "empty name", "endless name", "another role"],
 )
 async def test_a_wrong_token_request_is_refused(
-    api: Client, created: dict[str, str], body: dict[str, object]
+    api: Client, created: dict[str, str], body: dict[str, str]
 ) -> None:
     """422 for a missing, empty or endless name and for another role."""
     assert_problem(await ask(api, created["session_id"], **body), 422, "invalid_request")

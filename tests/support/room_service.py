@@ -62,38 +62,36 @@ class RoomService:
         await self.unblocked.wait()
         if self.down:
             return _fault(503, "unavailable")
-        method = request.match_info["method"]
-        body = await request.read()
+        return self._answer(request.match_info["method"], await request.read())
+
+    def _answer(self, method: str, body: bytes) -> web.Response:
+        reply: Message
         match method:
             case "ListRooms":
-                return _reply(messages.ListRoomsResponse())
+                reply = messages.ListRoomsResponse()
             case "DeleteRoom":
-                room = messages.DeleteRoomRequest.FromString(body).room
-                self._note(method, room)
-                return _reply(messages.DeleteRoomResponse())
+                self._note(method, messages.DeleteRoomRequest.FromString(body).room)
+                reply = messages.DeleteRoomResponse()
             case "ListParticipants":
                 room = messages.ListParticipantsRequest.FromString(body).room
                 present = self._rooms.get(session_of_room(room) or "", [])
-                return _reply(messages.ListParticipantsResponse(participants=present))
+                reply = messages.ListParticipantsResponse(participants=present)
             case "RemoveParticipant":
                 who = messages.RoomParticipantIdentity.FromString(body)
                 self._note(method, who.room, who.identity)
-                return _reply(messages.RemoveParticipantResponse())
+                reply = messages.RemoveParticipantResponse()
             case "SendData":
                 sent = messages.SendDataRequest.FromString(body)
                 self._note(method, sent.room, sent.data.decode())
-                return _reply(messages.SendDataResponse())
+                reply = messages.SendDataResponse()
             case _:
                 return _fault(404, "bad_route")
+        return web.Response(body=reply.SerializeToString(), content_type="application/protobuf")
 
     def _note(self, method: str, room: str, detail: str = "") -> None:
         session_id = session_of_room(room)
         assert session_id is not None, f"not one of our rooms: {room}"
         self.calls.append(RoomCall(method, session_id, detail))
-
-
-def _reply(message: Message) -> web.Response:
-    return web.Response(body=message.SerializeToString(), content_type="application/protobuf")
 
 
 def _fault(status: int, code: str) -> web.Response:
