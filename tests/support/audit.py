@@ -12,7 +12,7 @@ from shared.states import ENDED_STATES
 from shared.store.keys import kind_of
 from tests.support.key_dump import Key
 
-_DEADLINES = (
+DEADLINES = (
     "queued",
     "assigned",
     "joining",
@@ -135,7 +135,7 @@ def _free(pool: Pool) -> Iterator[str]:
 def _deadlines(pool: Pool) -> Iterator[str]:
     """`dl` holds the earliest deadline of each live session that has any."""
     for name, session in pool.sessions.items():
-        at = [int(session[f"t_{kind}"]) for kind in _DEADLINES if f"t_{kind}" in session]
+        at = [int(session[f"t_{kind}"]) for kind in DEADLINES if f"t_{kind}" in session]
         first = min(at) if at else None
         if pool.deadlines.get(name) != first:
             yield f"{name} has deadlines {at} and stands in dl at {pool.deadlines.get(name)}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -60,6 +60,11 @@ def sid(letter: str) -> str:
 def listed(*residents: tuple[object, ...]) -> str:
     """Return rows of a beat or a registration as JSON; the first item is a session's letter."""
     return json.dumps([[sid(str(row[0])), str(row[1]), *row[2:]] for row in residents])
+
+
+def listed_ids(residents: Iterable[tuple[str, int]]) -> str:
+    """Return (session id, epoch) pairs as `listed` does."""
+    return json.dumps([[name, str(epoch)] for name, epoch in residents])
 
 
 class World:
