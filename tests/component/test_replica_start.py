@@ -1,4 +1,4 @@
-"""The replica as a process: it starts, says where it listens, and ends cleanly or with a sentence."""
+"""The replica as a process: it starts, says where it listens, and ends cleanly or says why not."""
 
 from __future__ import annotations
 

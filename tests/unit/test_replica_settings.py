@@ -90,7 +90,7 @@ def test_all_missing_keys_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("options", [{"port": 70_000}, {"queue_size": -1}, {"queue_size": 20_000}])
 def test_values_out_of_range_are_refused(options: dict[str, object]) -> None:
     """The sentence names the flag."""
-    with pytest.raises(StartupError, match="--(port|queue-size)"):
+    with pytest.raises(StartupError, match=r"--(port|queue-size)"):
         load(
             ReplicaSettings,
             livekit_url="ws://x",

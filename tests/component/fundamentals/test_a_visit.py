@@ -10,6 +10,7 @@ import asyncio
 
 from shared.states import Reason
 from tests.support.replica import SESSIONS, BeginNode, Client
+from tests.support.wait import wait_until
 
 
 async def test_a_visitor_gets_a_free_slot(api: Client, begin_node: BeginNode) -> None:
@@ -69,8 +70,11 @@ async def test_leaving_makes_room_for_the_next(api: Client, begin_node: BeginNod
     await node.play(alice)
 
     leaving = asyncio.create_task(api.stop(alice))
-    while alice not in {kill.session_id for kill in (await node.beat()).kills}:
-        await asyncio.sleep(0)
+
+    async def told_to_stop() -> bool:
+        return alice in {kill.session_id for kill in (await node.beat()).kills}
+
+    await wait_until(told_to_stop, "the node is told to stop alice's session")
     await node.end(alice, Reason.CLIENT_STOP)
 
     assert (await leaving).json()["status"] == "closed"
