@@ -97,6 +97,7 @@ class Agent:
         self._beating: asyncio.Task[None] | None = None
         self._path = find_service_file(settings.pipe_path)
         self._previous_incarnation = 0
+        self._one_registration = asyncio.Lock()
         self._registering: asyncio.Future[RegisterReply] | None = None
         """The latest call; never cancelled, for it may count all the same."""
         self._outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -178,6 +179,8 @@ class Agent:
         capacity = await host.capacity(self._settings.capacity_limit)
         seconds = self._parts.clock.monotonic_s() - started_s
         metrics.service_loaded(seconds)
+        if host.start_timeout_s:  # the profile is told once per life, so this begins another one
+            await self._register(keep=True)
         _log.info("service_ready", service=host.name, capacity=capacity, seconds=round(seconds, 2))
         self._say(state=NodeState.IDLE, capacity=capacity)
 
@@ -202,7 +205,10 @@ class Agent:
 
     async def _register(self, *, keep: bool) -> None:
         """Begin a life (R11); what an earlier process with this name holds is waited for."""
-        boot_id = new_boot_id()
+        async with self._one_registration:
+            await self._register_now(new_boot_id(), keep=keep)
+
+    async def _register_now(self, boot_id: str, *, keep: bool) -> None:
         while True:
             sent_at_s = self._parts.clock.monotonic_s()
             try:

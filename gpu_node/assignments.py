@@ -15,8 +15,9 @@ from collections.abc import Callable
 import structlog
 
 from gpu_node.claim import Claim
+from gpu_node.ending import reason_of
 from gpu_node.heartbeat import Heartbeat
-from gpu_node.runner import Runner, reason_of
+from gpu_node.runner import Runner
 from shared.lifecycle import Background
 from shared.records import Assignment, BeatConfirmed, Kill
 from shared.states import SessionState
@@ -27,7 +28,6 @@ _log = structlog.get_logger()
 FENCED = "fenced"
 _EPOCHS_KEPT = 4096
 _GIVE_BACK_WITHIN_S = 10.0
-_UNDER_WAY = frozenset((SessionState.RUNNING, SessionState.DRAINING))
 
 
 class Assignments:
@@ -73,7 +73,7 @@ class Assignments:
         """Let running sessions finish within the grace, give all others back; bounded."""
         self._draining = True
         for runner in self._runners.values():
-            if runner.state not in _UNDER_WAY:
+            if runner.state is not SessionState.RUNNING:
                 runner.give_back("node_shutdown")
         await self._wait(grace_s)
         for runner in self._runners.values():
@@ -111,9 +111,8 @@ class Assignments:
     def _on_done(self, runner: Runner, task: asyncio.Task[None]) -> None:
         """A runner ended. One that couldn't clean up stays, and so does its session in the list."""
         self._tasks.pop(runner.assignment, None)
-        if task.cancelled() or task.exception() is not None:
-            runner.stuck = True
-        if not runner.stuck:
+        failed = task.cancelled() or task.exception() is not None
+        if not failed and not runner.is_stuck:
             del self._runners[runner.assignment.session_id]
             self._heartbeat.poke()  # the session may be waiting to be started here again
 
@@ -148,7 +147,7 @@ class Assignments:
         tasks = {
             task
             for assignment, task in self._tasks.items()
-            if not self._runners[assignment.session_id].stuck
+            if not self._runners[assignment.session_id].is_stuck
         }
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)

@@ -69,9 +69,11 @@ class NodeReport:
 class NodeLease:
     """Which sessions this node may play, and until when. Any thread may ask."""
 
-    def __init__(self, clock: Clock, ttl_s: float) -> None:
+    def __init__(
+        self, clock: Clock, ttl_s: float, silence_margin_s: float = SILENT_BEFORE_TTL_S
+    ) -> None:
         self._clock = clock
-        self._silent_after_s = ttl_s - SILENT_BEFORE_TTL_S
+        self._silent_after_s = ttl_s - silence_margin_s
         self._lock = threading.Lock()
         self._confirmed_at_s = float("-inf")
         self._owned: frozenset[Assignment] = frozenset()
@@ -280,8 +282,10 @@ class Heartbeat:
             self._lease.confirm(sent_at_s, reply.owned, told)
             self._forget_told(beat.ended, sent_at_s)
         elif isinstance(reply, MustRegister):
-            with self._lock:  # no further beat of this life, or its reply would hit the next one
-                self._incarnation = 0
+            with self._lock:
+                if self._incarnation != beat.incarnation:
+                    return  # an answer to the life before
+                self._incarnation = 0  # no further beat of this life
         loop.call_soon_threadsafe(self._on_reply, reply)
 
     def _snapshot(self) -> Beat:

@@ -4,16 +4,13 @@
 
 One task performs, step by step. It ends by itself or it's ordered to end: by the kill list, by the
 client's ``stop``, by the node's drain. An order cancels the performance at the await where it
-stands, so nothing is published or written after it (R16), and the same winding-up follows whatever
-happened: silence, pipeline session closed, room left, registry told. Only a confirmed clean-up is
-told: a service that won't close keeps the session listed, which is what holds its slot back (R9).
+stands, so nothing is published or written after it (R16); then `ending` lets go of the session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from typing import assert_never
 
 import structlog
@@ -22,6 +19,7 @@ from gpu_node import metrics
 from gpu_node.backstage import Backstage
 from gpu_node.claim import Claim
 from gpu_node.dialogue import Dialogue
+from gpu_node.ending import End, Ending, GiveBack, Holdings, Vanish, Verdict, reason_of
 from gpu_node.playout import Playout
 from gpu_node.session_config import frames_per_second, session_config
 from gpu_node.stage import Stage, StageEvents
@@ -29,7 +27,6 @@ from shared.errors import InvalidConfig, RoomsUnavailable, ServiceFault, Unknown
 from shared.lifecycle import describe, until_available
 from shared.records import (
     Assignment,
-    EndedHere,
     Fenced,
     Moved,
     MustStop,
@@ -43,35 +40,6 @@ _log = structlog.get_logger()
 
 JOIN_WITHIN_S = 10.0
 """First join; the registry's own limit is 15 s."""
-_SAY_WITHIN_S = 1.0
-_TELL_WITHIN_S = 1.5
-"""How long the end waits for the registry before it goes on without."""
-_LEAVE_AFTER_S = 5.0
-"""The room is left even if the pipeline session isn't closed by then."""
-CLEANUP_WITHIN_S = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """The session is over."""
-
-    reason: Reason
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveBack:
-    """The session returns to the line; *why* is one of the registry's words for it."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Vanish:
-    """The session is somebody else's: clean up and say nothing."""
-
-
-Verdict = End | GiveBack | Vanish
 
 
 class Halted(Exception):
@@ -98,14 +66,15 @@ class Runner:
             session_id=assignment.session_id, now_s=lambda: backstage.clock.wall_ms() / 1000
         )
         self._verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        self._stage: Stage | None = None
-        self._dialogue: Dialogue | None = None
-        self._creation: asyncio.Task[str] | None = None
-        """Never cancelled: a pipeline session that comes into being must be closed."""
+        self._holdings = Holdings()
         self._accepted_at_s = self._state_since_s = backstage.clock.monotonic_s()
         self.state = SessionState.ASSIGNED
-        self.stuck = False
-        """The clean-up takes longer than it may; the session stays listed until it's through."""
+        """The furthest state that the registry was told of; after that it only ends."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """The clean-up takes longer than it may, or failed: the session stays listed."""
+        return self._holdings.stuck
 
     # --- orders ---------------------------------------------------------------------------------
 
@@ -123,11 +92,9 @@ class Runner:
         self._decide(Vanish())
 
     def check(self) -> None:
-        """Let the stage ask the node lease; called at each answered beat and a few times a
-        second.
-        """
-        if self._stage is not None and not self._verdict.done():
-            self._stage.check()
+        """Let the stage ask the node lease: at each answered beat, and a few times a second."""
+        if self._holdings.stage is not None and not self._verdict.done():
+            self._holdings.stage.check()
 
     def _decide(self, verdict: Verdict) -> None:
         if not self._verdict.done():
@@ -144,7 +111,9 @@ class Runner:
         verdict = await self._verdict
         performance.cancel()
         await asyncio.wait({performance})
-        await self._wind_up(verdict)
+        self._log.info("session_ends_here", verdict=type(verdict).__name__, state=self.state)
+        ending = Ending(self._backstage, self._claim, self._status, self._holdings)
+        await ending.carry_out(verdict)
 
     def _on_performed(self, performance: asyncio.Task[Verdict]) -> None:
         if performance.cancelled():
@@ -247,7 +216,7 @@ class Runner:
             ),
         )
         dialogue.stage = stage
-        self._stage, self._dialogue = stage, dialogue
+        self._holdings.stage, self._holdings.dialogue = stage, dialogue
         return stage, dialogue
 
     async def _create(self, request: SessionRequest) -> str:
@@ -260,145 +229,11 @@ class Runner:
             image=image,
             asset_root=self._backstage.settings.asset_root,
         )
-        self._creation = asyncio.create_task(
+        creation = self._holdings.creation = asyncio.create_task(
             self._backstage.host.create_session(config), name=f"create {self.assignment.session_id}"
         )
-        return await asyncio.shield(self._creation)
+        return await asyncio.shield(creation)
 
     def _on_first_frame(self) -> None:
         metrics.first_frame(self._backstage.clock.monotonic_s() - self._accepted_at_s)
         self._log.info("first_frame")
-
-    # --- the end --------------------------------------------------------------------------------
-
-    async def _wind_up(self, verdict: Verdict) -> None:
-        if self._dialogue is not None:
-            await self._dialogue.aclose()
-        self._log.info("session_winds_up", verdict=type(verdict).__name__, state=self.state)
-        if self._stage is not None:
-            self._stage.stay_out()
-        match verdict:
-            case End():
-                await self._end(verdict)
-            case GiveBack():
-                await self._return(verdict)
-            case Vanish():
-                await self._vanish()
-            case _:
-                assert_never(verdict)
-
-    async def _end(self, verdict: End) -> None:
-        verdict = await self._announce(verdict)
-        closing = self._start_closing()
-        await asyncio.wait({closing}, timeout=_LEAVE_AFTER_S)
-        if self._stage is not None:
-            self._stage.say(self._status.closed(verdict.reason))
-            await self._stage.flush(_SAY_WITHIN_S)
-            await self._stage.leave()
-        if not await self._is_clean(closing):
-            return
-        if await self._claim.end(verdict.reason, verdict.error):
-            metrics.ended(verdict.reason)
-            self._log.info("session_ended", reason=verdict.reason, error=verdict.error)
-            self._backstage.heartbeat.unlist(
-                self.assignment, _ended(self.assignment, verdict.reason)
-            )
-            await self._delete_room()
-        else:
-            self._backstage.heartbeat.unlist(self.assignment)
-
-    async def _announce(self, verdict: End) -> End:
-        """Tell registry and room that it ends; a reason that the registry has already stays."""
-        telling = asyncio.create_task(
-            self._claim.advance(SessionState.DRAINING, reason=verdict.reason),
-            name=f"announce end {self.assignment.session_id}",
-        )
-        await asyncio.wait({telling}, timeout=_TELL_WITHIN_S)
-        if not telling.done():
-            telling.cancel()  # `end` will say it, however late
-        elif (error := telling.exception()) is not None:
-            self._log.error("end_not_announced", exc_info=error)
-        elif isinstance(reply := telling.result(), MustStop):
-            reason = reason_of(reply.reason)
-            verdict = End(reason=reason, error=verdict.error if reason is verdict.reason else None)
-        self._enter(SessionState.DRAINING)
-        if self._stage is not None:
-            if verdict.error is not None:
-                self._stage.say(self._status.error(verdict.error, verdict.reason))
-            self._stage.say(self._status.draining(verdict.reason))
-        return verdict
-
-    async def _return(self, verdict: GiveBack) -> None:
-        if self._stage is not None:
-            await self._stage.leave()
-        closing = self._start_closing()
-        shutdown = verdict.why == "node_shutdown"
-        if not shutdown:
-            await asyncio.wait({closing}, timeout=CLEANUP_WITHIN_S)
-            if not closing.done() or closing.exception() is not None:
-                # The slot can't go on, so neither can the session: the registry quarantines it.
-                await self._end(End(reason=Reason.LIVEKIT_ERROR, error="The room was lost."))
-                return
-        capacity = 0 if shutdown else self._backstage.heartbeat.report.capacity
-        if await self._claim.give_back(verdict.why, capacity=capacity):
-            metrics.returned(verdict.why)
-            self._log.info("session_given_back", why=verdict.why)
-        self._backstage.heartbeat.unlist(self.assignment)
-        await self._is_clean(closing)
-
-    async def _vanish(self) -> None:
-        metrics.fenced()
-        if self._stage is not None:
-            await self._stage.leave()
-        if await self._is_clean(self._start_closing()):
-            self._log.info("session_cleaned")
-            self._backstage.heartbeat.unlist(self.assignment)
-
-    def _start_closing(self) -> asyncio.Task[None]:
-        return asyncio.create_task(
-            self._close_pipeline(), name=f"close {self.assignment.session_id}"
-        )
-
-    async def _close_pipeline(self) -> None:
-        """Close the pipeline session, if there is or comes to be one; raises `ServiceFault`."""
-        if self._creation is None:
-            return
-        await asyncio.wait({self._creation})
-        if self._creation.exception() is None:
-            await self._backstage.host.close_session(self._creation.result())
-
-    async def _is_clean(self, closing: asyncio.Task[None]) -> bool:
-        """Wait for the clean-up, however long it takes; False if the service failed at it."""
-        await asyncio.wait({closing}, timeout=CLEANUP_WITHIN_S)
-        if not closing.done():
-            self._log.error("cleanup_overdue", after_s=CLEANUP_WITHIN_S)
-            self._mark_stuck(stuck=True)
-            await asyncio.wait({closing})
-            self._mark_stuck(stuck=False)
-        error = closing.exception()
-        if error is not None:
-            self._log.error("cleanup_failed", error=str(error))
-            self._mark_stuck(stuck=True)
-        return error is None
-
-    def _mark_stuck(self, *, stuck: bool) -> None:
-        self.stuck = stuck
-        metrics.cleanup_overdue(1 if stuck else -1)
-
-    async def _delete_room(self) -> None:
-        try:
-            await self._backstage.keeper.delete(self.assignment.session_id)
-        except RoomsUnavailable as error:
-            self._log.warning("room_not_deleted", why=str(error))
-
-
-def reason_of(word: str) -> Reason:
-    """Return the reason that a kill list or a stop named; a newer release may know more of them."""
-    try:
-        return Reason(word)
-    except ValueError:
-        return Reason.ADMIN
-
-
-def _ended(assignment: Assignment, reason: Reason) -> EndedHere:
-    return EndedHere(session_id=assignment.session_id, epoch=assignment.epoch, reason=reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpu_node.agent import EXIT_SUPERSEDED
 from shared.errors import UnknownSession
 from shared.states import SessionState
 from shared.store import Registry
@@ -104,6 +105,24 @@ async def test_a_node_that_was_declared_dead_lets_go_of_its_sessions(
         assert alice.of_type("closed") == []
         assert (await registry.read(session_id)).node_id == "node-b"
         await other.retire()
+
+
+async def test_a_node_whose_name_was_taken_ends_itself(redis_url: str, registry: Registry) -> None:
+    """A newer process with its node id registered while it was away: exit code 3."""
+    async with running_node(redis_url, registry, **QUICK) as node:
+        node.link.cut = True
+
+        async def declared_dead() -> bool:
+            await registry.sweep_nodes(POOL)
+            return (await registry.snapshot(POOL)).nodes == ()
+
+        await wait_until(declared_dead, "the node is declared dead", timeout_s=10)
+        newer = await PlayedNode.begin(registry, redis_url, node_id="node-a")
+        node.link.cut = False
+        await wait_until(node.task.done, "the node ends")
+        assert node.task.result() == EXIT_SUPERSEDED
+        await newer.beat()
+        await newer.retire()
 
 
 async def test_a_session_that_lost_its_registry_is_cleaned_up(

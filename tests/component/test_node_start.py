@@ -103,6 +103,18 @@ async def test_a_service_that_cant_start_ends_the_node(
     assert (await registry.snapshot(POOL)).nodes == ()
 
 
+async def test_a_services_own_start_limit_is_told_to_the_registry(
+    redis_url: str, registry: Registry, tmp_path: Path
+) -> None:
+    """Known only after loading, by when the node has long begun to beat."""
+    slow = tmp_path / "slow.py"
+    slow.write_text(SERVICE.read_text() + "\nSyntheticService.start_timeout_s = 300.0\n")
+    async with running_node(redis_url, registry, pipe_path=slow) as node:
+        (record,) = (await registry.snapshot(POOL)).nodes
+        assert record.profile.start_timeout_s == 300.0
+        await node.play()
+
+
 async def test_a_fresh_process_waits_for_the_lease_of_the_one_before(
     redis_url: str, registry: Registry
 ) -> None:

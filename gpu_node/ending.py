@@ -1,0 +1,223 @@
+"""How does a session leave a node?
+
+The same winding-up whatever ended it: no more controls, silence or a last word, the pipeline
+session closed, the room left, the registry told. Only a confirmed clean-up is told: a service that
+won't close keeps the session in the node's list, which is what holds its slot back (R9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import assert_never
+
+import structlog
+
+from gpu_node import metrics
+from gpu_node.backstage import Backstage
+from gpu_node.claim import Claim
+from gpu_node.dialogue import Dialogue
+from gpu_node.stage import Stage
+from shared.errors import RoomsUnavailable
+from shared.records import Assignment, EndedHere, MustStop
+from shared.room_status import StatusWriter
+from shared.states import Reason, SessionState
+
+_log = structlog.get_logger()
+
+_SAY_WITHIN_S = 1.0
+_TELL_WITHIN_S = 1.5
+"""How long the end waits for the registry before it goes on without."""
+_LEAVE_AFTER_S = 5.0
+"""The room is left even if the pipeline session isn't closed by then."""
+CLEANUP_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The session is over."""
+
+    reason: Reason
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveBack:
+    """The session returns to the line; *why* is one of the registry's words for it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vanish:
+    """The session is somebody else's: clean up and say nothing."""
+
+
+Verdict = End | GiveBack | Vanish
+
+
+@dataclass(slots=True, kw_only=True)
+class Holdings:
+    """What a node holds of one session. The runner fills it, the ending lets go of it."""
+
+    stage: Stage | None = None
+    dialogue: Dialogue | None = None
+    creation: asyncio.Task[str] | None = None
+    """Never cancelled: a pipeline session that comes into being must be closed."""
+    stuck: bool = False
+    """The clean-up takes longer than it may; the session stays listed until it's through."""
+
+
+class Ending:
+    """Lets go of one session."""
+
+    def __init__(
+        self, backstage: Backstage, claim: Claim, status: StatusWriter, holdings: Holdings
+    ) -> None:
+        self._backstage = backstage
+        self._claim = claim
+        self._status = status
+        self._holdings = holdings
+        self._closing: asyncio.Task[None] | None = None
+        assignment = claim.assignment
+        self._log = _log.bind(session=assignment.session_id, epoch=assignment.epoch)
+
+    async def carry_out(self, verdict: Verdict) -> None:
+        """Return when nothing is left that can be let go of, and the registry knows it."""
+        if self._holdings.dialogue is not None:
+            await self._holdings.dialogue.aclose()
+        if self._holdings.stage is not None:
+            self._holdings.stage.stay_out()
+        match verdict:
+            case End():
+                await self._end(verdict)
+            case GiveBack():
+                await self._return(verdict)
+            case Vanish():
+                await self._vanish()
+            case _:
+                assert_never(verdict)
+
+    async def _end(self, verdict: End) -> None:
+        verdict = await self._announce(verdict)
+        await asyncio.wait({self._start_closing()}, timeout=_LEAVE_AFTER_S)
+        if self._holdings.stage is not None:
+            self._holdings.stage.say(self._status.closed(verdict.reason))
+            await self._holdings.stage.flush(_SAY_WITHIN_S)
+        await self._leave()
+        if not await self._is_clean():
+            return
+        if await self._claim.end(verdict.reason, verdict.error):
+            metrics.ended(verdict.reason)
+            self._log.info("session_ended", reason=verdict.reason, error=verdict.error)
+            self._unlist(_ended(self._claim.assignment, verdict.reason))
+            await self._delete_room()
+        else:
+            self._unlist()
+
+    async def _announce(self, verdict: End) -> End:
+        """Tell registry and room that it ends; a reason that the registry has already stays."""
+        telling = asyncio.create_task(
+            self._claim.advance(SessionState.DRAINING, reason=verdict.reason),
+            name=f"announce end {self._claim.assignment.session_id}",
+        )
+        await asyncio.wait({telling}, timeout=_TELL_WITHIN_S)
+        if not telling.done():
+            telling.cancel()  # `end` will say it, however late
+        elif (error := telling.exception()) is not None:
+            self._log.error("end_not_announced", exc_info=error)
+        elif isinstance(reply := telling.result(), MustStop):
+            reason = reason_of(reply.reason)
+            verdict = End(reason=reason, error=verdict.error if reason is verdict.reason else None)
+        stage = self._holdings.stage
+        if stage is not None:
+            if verdict.error is not None:
+                stage.say(self._status.error(verdict.error, verdict.reason))
+            stage.say(self._status.draining(verdict.reason))
+        return verdict
+
+    async def _return(self, verdict: GiveBack) -> None:
+        await self._leave()
+        closing = self._start_closing()
+        shutdown = verdict.why == "node_shutdown"
+        if not shutdown:
+            await asyncio.wait({closing}, timeout=CLEANUP_WITHIN_S)
+            if not closing.done() or closing.exception() is not None:
+                # The slot can't go on, so neither can the session: the registry quarantines it.
+                await self._end(End(reason=Reason.LIVEKIT_ERROR, error="The room was lost."))
+                return
+        # A node that goes away takes nothing new, so its sessions needn't wait for its clean-up.
+        capacity = 0 if shutdown else self._backstage.heartbeat.report.capacity
+        if await self._claim.give_back(verdict.why, capacity=capacity):
+            metrics.returned(verdict.why)
+            self._log.info("session_given_back", why=verdict.why)
+        self._unlist()
+        await self._is_clean()
+
+    async def _vanish(self) -> None:
+        metrics.fenced()
+        await self._leave()
+        if await self._is_clean():
+            self._log.info("session_cleaned")
+            self._unlist()
+
+    async def _leave(self) -> None:
+        if self._holdings.stage is not None:
+            await self._holdings.stage.leave()
+
+    def _unlist(self, ended: EndedHere | None = None) -> None:
+        self._backstage.heartbeat.unlist(self._claim.assignment, ended)
+
+    def _start_closing(self) -> asyncio.Task[None]:
+        """Begin to close the pipeline session, once."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(
+                self._close_pipeline(), name=f"close {self._claim.assignment.session_id}"
+            )
+        return self._closing
+
+    async def _close_pipeline(self) -> None:
+        """Close the pipeline session, if there is or comes to be one; raises `ServiceFault`."""
+        creation = self._holdings.creation
+        if creation is None:
+            return
+        await asyncio.wait({creation})
+        if creation.exception() is None:
+            await self._backstage.host.close_session(creation.result())
+
+    async def _is_clean(self) -> bool:
+        """Wait for the clean-up, however long it takes; False if the service failed at it."""
+        closing = self._start_closing()
+        await asyncio.wait({closing}, timeout=CLEANUP_WITHIN_S)
+        if not closing.done():
+            self._log.error("cleanup_overdue", after_s=CLEANUP_WITHIN_S)
+            self._mark_stuck(stuck=True)
+            await asyncio.wait({closing})
+            self._mark_stuck(stuck=False)
+        error = closing.exception()
+        if error is not None:
+            self._log.error("cleanup_failed", error=str(error))
+            self._mark_stuck(stuck=True)
+        return error is None
+
+    def _mark_stuck(self, *, stuck: bool) -> None:
+        self._holdings.stuck = stuck
+        metrics.cleanup_overdue(1 if stuck else -1)
+
+    async def _delete_room(self) -> None:
+        try:
+            await self._backstage.keeper.delete(self._claim.assignment.session_id)
+        except RoomsUnavailable as error:
+            self._log.warning("room_not_deleted", why=str(error))
+
+
+def reason_of(word: str) -> Reason:
+    """Return the reason that a kill list or a stop named; a newer release may know more of them."""
+    try:
+        return Reason(word)
+    except ValueError:
+        return Reason.ADMIN
+
+
+def _ended(assignment: Assignment, reason: Reason) -> EndedHere:
+    return EndedHere(session_id=assignment.session_id, epoch=assignment.epoch, reason=reason)
