@@ -150,6 +150,8 @@ async def run(stack: Stack, terminal: Terminal) -> None:
 async def _serve(stack: Stack, supervisor: Supervisor, terminal: Terminal) -> None:
     """Start all in order, tell the address, then wait for a child that can't be kept."""
     started_s = time.monotonic()
+    names = [spec.name for spec in (*stack.first, *stack.then)]
+    terminal.say(f"starting {', '.join(names)}; logs in {stack.log_dir}")
     telling = asyncio.create_task(_tell_progress(terminal, started_s))
     try:
         for spec in stack.first:
