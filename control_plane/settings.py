@@ -36,6 +36,27 @@ class ReplicaSettings(SharedSettings):
         validation_alias=env_names("queue_size", telefuser="QUEUE_SIZE"),
         description="Longest line of new waiters; 0: whoever can't be served at once is refused.",
     )
+    assigned_timeout_s: float = Field(
+        default=7.0,
+        gt=0,
+        description="Seconds within which a node must accept a session that it was given.",
+    )
+    joining_timeout_s: float = Field(
+        default=15.0,
+        gt=0,
+        description="Seconds within which the node's worker must be in the session's room.",
+    )
+    starting_timeout_s: float = Field(
+        default=120.0,
+        gt=0,
+        description="Seconds within which a service that names no limit must start a session.",
+    )
+    draining_timeout_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="Seconds that the clean-up of a session may take before its slot is put in "
+        "quarantine.",
+    )
     no_auth: bool = Field(
         default=False,
         description="Listen on other addresses although nobody checks who is calling.",
@@ -64,9 +85,13 @@ class ReplicaSettings(SharedSettings):
     def limits(self) -> SessionLimits:
         """The durations that each new session keeps for its life."""
         return SessionLimits(
+            assigned_s=self.assigned_timeout_s,
+            joining_s=self.joining_timeout_s,
             controller_s=self.controller_timeout_s,
             room_empty_s=self.room_empty_timeout_s,
+            starting_s=self.starting_timeout_s,
             session_s=self.session_timeout_s,
+            draining_s=self.draining_timeout_s,
         )
 
 

@@ -50,7 +50,7 @@ async def _run(settings: NodeSettings) -> int:
         settings.livekit_api_key, secret, settings.token_ttl_s, settings.deployment_id
     )
     clock = SystemClock()
-    lease = NodeLease(clock, settings.node_ttl_s)
+    lease = NodeLease(clock, settings.node_ttl_s, settings.silence_margin_s)
     rooms = LiveKitRooms(
         url=settings.livekit_url, tokens=tokens, admin=admin, lease_holds=lease.is_fresh
     )

@@ -149,7 +149,7 @@ class Agent:
         http = NodeHttp(
             self._settings.metrics_host,
             self._settings.metrics_port,
-            lambda: health_of(self.heartbeat, self._parts.lease, self._settings.node_ttl_s),
+            lambda: health_of(self.heartbeat, self._parts.lease, self._settings),
         )
         http.start()
         return http

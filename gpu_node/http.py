@@ -19,7 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from gpu_node.heartbeat import SILENT_BEFORE_TTL_S, Heartbeat, NodeLease
+from gpu_node.heartbeat import Heartbeat, NodeLease
+from gpu_node.settings import NodeSettings
 from shared.errors import StartupError
 from shared.states import NodeState
 
@@ -41,6 +42,8 @@ class NodeHealth:
     lease_age_s: float | None
     """None before the first registration."""
     node_ttl_s: float
+    silent_after_s: float
+    """The lease age from which on nothing is played."""
 
     @property
     def healthy(self) -> bool:
@@ -48,10 +51,7 @@ class NodeHealth:
 
     @property
     def ready(self) -> bool:
-        fresh = (
-            self.lease_age_s is not None
-            and self.lease_age_s < self.node_ttl_s - SILENT_BEFORE_TTL_S
-        )
+        fresh = self.lease_age_s is not None and self.lease_age_s < self.silent_after_s
         return (
             self.healthy
             and fresh
@@ -61,7 +61,7 @@ class NodeHealth:
         )
 
 
-def health_of(heartbeat: Heartbeat, lease: NodeLease, node_ttl_s: float) -> NodeHealth:
+def health_of(heartbeat: Heartbeat, lease: NodeLease, settings: NodeSettings) -> NodeHealth:
     """Ask the heartbeat; any thread may do so."""
     report, sessions, age_s = heartbeat.report, len(heartbeat.residents()), lease.age_s()
     busy = report.state is NodeState.IDLE and sessions > 0
@@ -74,7 +74,8 @@ def health_of(heartbeat: Heartbeat, lease: NodeLease, node_ttl_s: float) -> Node
         capacity=report.capacity,
         loop_age_s=round(heartbeat.loop_age_s(), 3),
         lease_age_s=None if age_s == float("inf") else round(age_s, 3),
-        node_ttl_s=node_ttl_s,
+        node_ttl_s=settings.node_ttl_s,
+        silent_after_s=settings.silent_after_s,
     )
 
 

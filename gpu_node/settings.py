@@ -16,7 +16,6 @@ from shared.ids import check_node_id, new_node_id
 from shared.settings import SharedSettings, env_names, kept
 
 _PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy"))
-_SILENT_BEFORE_TTL_S = 3.0
 
 
 class NodeSettings(SharedSettings):
@@ -69,9 +68,20 @@ class NodeSettings(SharedSettings):
     )
     node_ttl_s: float = Field(
         default=10.0,
-        gt=_SILENT_BEFORE_TTL_S,
+        gt=0,
         description="Seconds of silence after which the registry counts the node as dead.",
     )
+    silence_margin_s: float = Field(
+        default=3.0,
+        gt=0,
+        description="Seconds before the end of --node-ttl at which a node that hears nothing from "
+        "the registry stops playing, so that nobody plays twice.",
+    )
+
+    @property
+    def silent_after_s(self) -> float:
+        """Seconds without a confirmed beat after which the node falls silent."""
+        return self.node_ttl_s - self.silence_margin_s
 
     @property
     def capacity_limit(self) -> int | None:
@@ -103,11 +113,12 @@ class NodeSettings(SharedSettings):
 
     @model_validator(mode="after")
     def _beats_before_silence(self) -> Self:
-        if self.beat_interval_s > (self.node_ttl_s - _SILENT_BEFORE_TTL_S) / 2:
+        if self.beat_interval_s > self.silent_after_s / 2:
             raise ValueError(
                 "--beat-interval (GREENROOM_BEAT_INTERVAL_S) is too long for --node-ttl "
                 "(GREENROOM_NODE_TTL_S): two beats must fit before the node falls silent, "
-                f"{_SILENT_BEFORE_TTL_S:.0f} s before the end"
+                f"{self.silence_margin_s:g} s before the end (--silence-margin, "
+                "GREENROOM_SILENCE_MARGIN_S)"
             )
         return self
 

@@ -134,6 +134,13 @@ NODE_FLAGS = (
         help="Seconds of silence after which the registry counts the node as dead.",
         default="10",
     ),
+    Flag(
+        field="silence_margin_s",
+        kind=float,
+        help="Seconds before the end of --node-ttl at which a node that hears nothing from "
+        "the registry stops playing, so that nobody plays twice.",
+        default="3",
+    ),
 )
 
 

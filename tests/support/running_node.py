@@ -100,7 +100,7 @@ class RunningNode:
         self.stop = asyncio.Event()
         self.settings = node_settings(redis_url, **options)
         clock = SystemClock()
-        lease = NodeLease(clock, self.settings.node_ttl_s)
+        lease = NodeLease(clock, self.settings.node_ttl_s, self.settings.silence_margin_s)
         parts = AgentParts(
             registry=Registry.connect(redis_url),
             link=self.link,

@@ -54,6 +54,11 @@ def test_limits_take_the_operators_timeouts() -> None:
     limits = settings(session_timeout_s=100, controller_timeout_s=20, room_empty_timeout_s=0).limits
 
     assert limits == SessionLimits(session_s=100, controller_s=20, room_empty_s=0, queued_s=0)
+    quick = settings(
+        assigned_timeout_s=1, joining_timeout_s=2, starting_timeout_s=3, draining_timeout_s=4
+    ).limits
+    assert (quick.assigned_s, quick.joining_s) == (1, 2)
+    assert (quick.starting_s, quick.draining_s) == (3, 4)
 
 
 def test_compatible_variables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,8 @@ def test_the_beat_must_fit_into_the_lease_and_both_fields_are_named() -> None:
     """A rule between two fields names both of them."""
     with pytest.raises(StartupError, match=r"--beat-interval .*--node-ttl"):
         load(NodeSettings, **KEYS, beat_interval_s=9, node_ttl_s=10)
+    with pytest.raises(StartupError, match=r"1 s before the end \(--silence-margin"):
+        load(NodeSettings, **KEYS, beat_interval_s=2, node_ttl_s=3, silence_margin_s=1)
 
 
 def test_a_kept_name_is_made_once(tmp_path: Path) -> None:
