@@ -21,8 +21,8 @@ from shared.ids import new_session_id
 from shared.records import Opened, OpenRequest, SessionLimits, SessionRequest
 from shared.store import Registry
 
-MAX_REQUEST_BYTES = 256 * 1024
-"""What Redis keeps of one request, its image aside."""
+MAX_CONFIG_BYTES = 256 * 1024
+"""What Redis keeps of one request's configuration, its image aside."""
 _ANYBODY = "anybody"
 """The caller, as long as nobody checks who is calling."""
 
@@ -73,11 +73,7 @@ class Admission:
         if not self._vitals.rooms_reachable:
             raise RoomsUnavailable(why="it didn't answer the last probe")
         session_id = new_session_id(pool)
-        request, stored_bytes = _request_of(wish)
-        if stored_bytes > MAX_REQUEST_BYTES:
-            raise InvalidRequest(
-                f"The config and prompt are over {MAX_REQUEST_BYTES // 1024} KiB together."
-            )
+        request = _request_of(wish)
         if (image := wish.config.get("image")) is not None:
             await self._keep_image(session_id, image)
         opened = await self._registry.open(
@@ -112,15 +108,24 @@ class Admission:
         await self._registry.put_image(session_id, await self._images.shrink(image))
 
 
-def _request_of(wish: Wish) -> tuple[SessionRequest, int]:
-    """Return what is kept of a wish, without its image, and how large that is."""
+def _request_of(wish: Wish) -> SessionRequest:
+    """Return what is kept of a wish: all but its image, and only what JSON can say."""
     request = SessionRequest(
         identity=wish.identity,
         config={name: value for name, value in wish.config.items() if name != "image"},
         prompt=wish.prompt,
         image_path=wish.image_path,
     )
-    return request, len(json.dumps(request.config)) + len(json.dumps(request.prompt))
+    try:
+        stored_bytes = len(_encode(request.config))
+    except ValueError as infinite:  # 1e999 is JSON, what it becomes is not
+        raise InvalidRequest("The config has a number that is too large.") from infinite
+    if stored_bytes > MAX_CONFIG_BYTES:
+        raise InvalidRequest(f"The config is over {MAX_CONFIG_BYTES // 1024} KiB.")
+    return request
+
+
+_encode = json.JSONEncoder(allow_nan=False).encode
 
 
 def _idempotency_hash(wish: Wish, pool: str) -> str:

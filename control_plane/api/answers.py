@@ -87,6 +87,10 @@ class Answers:
         }
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+"""Made once: `json.dumps` makes an encoder for each call that wants other separators."""
+
+
 def json_answer(body: object, status: int = 200) -> Response:
     """Return *body* as it is: it was built here, so nothing needs to be checked again."""
-    return Response(json.dumps(body, separators=(",", ":")), status, media_type="application/json")
+    return Response(_encode(body), status, media_type="application/json")

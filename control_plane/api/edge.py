@@ -13,10 +13,9 @@ Pure ASGI: a wrapper of the framework's own kind would hide disconnects from the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control_plane.api.problems import problem
@@ -26,7 +25,7 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 
 _LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _HARMLESS_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
-_OWN_SENDERS = frozenset(("same-origin", "none"))
+_OWN_SENDERS = frozenset((b"same-origin", b"none"))
 _ALWAYS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -57,9 +56,10 @@ class Edge:
                 message["headers"] = [*message.get("headers", ()), *extra]
             await send(message)
 
+        headers = dict(scope["headers"])
         try:
-            self._check_sender(scope)
-            receive = await _within_limit(scope, receive)
+            self._check_sender(scope["method"], headers)
+            receive = await _within_limit(headers, receive)
         except GreenroomError as error:
             answer = problem(error)
             answer.headers["Connection"] = "close"  # an unread body may follow
@@ -67,21 +67,22 @@ class Edge:
             return
         await self._app(scope, receive, send_with_headers)
 
-    def _check_sender(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
+    def _check_sender(self, method: str, headers: Mapping[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
         if self._hosts is not None and host and _name_of(host) not in self._hosts:
             raise ForeignHost
-        if scope["method"] in _HARMLESS_METHODS:
+        if method in _HARMLESS_METHODS:
             return
-        origin = headers.get("origin")
-        if "*" in self._origins or origin in self._origins:
+        sender, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+        if sender is None and origin is None:
             return
-        sender = headers.get("sec-fetch-site")
+        named = (origin or b"").decode("latin-1")
+        if named in self._origins or "*" in self._origins:
+            return
         if sender is not None:
             foreign = sender not in _OWN_SENDERS
         else:
-            foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+            foreign = urlsplit(named).netloc.lower() != host
         if foreign:
             raise ForeignOrigin
 
@@ -89,18 +90,17 @@ class Edge:
 def _name_of(host: str) -> str:
     """Return a Host header without its port."""
     end = host.rfind("]") + 1 if host.startswith("[") else host.find(":")
-    return (host[:end] if end > 0 else host).lower()
+    return host[:end] if end > 0 else host
 
 
-async def _within_limit(scope: Scope, receive: Receive) -> Receive:
+async def _within_limit(headers: Mapping[bytes, bytes], receive: Receive) -> Receive:
     """Refuse a body over the limit: by its announced length, else by reading it up to the limit."""
-    headers = Headers(scope=scope)
-    announced = headers.get("content-length")
+    announced = headers.get(b"content-length")
     if announced is not None:
-        if not announced.isdecimal() or int(announced) > MAX_BODY_BYTES:
+        if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
             raise BodyTooLarge(limit_bytes=MAX_BODY_BYTES)
         return receive
-    if "transfer-encoding" not in headers:
+    if b"transfer-encoding" not in headers:
         return receive
     return _replay(await _read(receive), receive)
 

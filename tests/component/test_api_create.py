@@ -198,6 +198,14 @@ async def test_too_much_configuration_is_refused(api: Client) -> None:
     assert "256 KiB" in str(assert_problem(answer, 422, "invalid_request")["detail"])
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" * 5000])
+async def test_a_number_that_nobody_can_hold_is_refused(api: Client, number: str) -> None:
+    """422: it would reach the model as infinity, or not at all."""
+    body = f'{{"identity": "alice", "config": {{"seed": {number}}}}}'
+
+    assert_problem(await api.post(SESSIONS, content=body), 422, "invalid_request")
+
+
 async def test_a_body_over_the_limit_is_refused(api: Client) -> None:
     """413, whether its length is announced or not."""
 
