@@ -20,7 +20,7 @@ from control_plane.settings import ReplicaSettings
 from control_plane.vitals import Vitals
 from shared.errors import StoreUnavailable
 from shared.records import NodeRecord, Snapshot
-from shared.states import Judgement, NodeState
+from shared.states import Admin, Judgement, NodeState
 
 _READY_STATES = frozenset((NodeState.IDLE, NodeState.BUSY))
 _KIND = {"service_type": "stream", "transport": "livekit"}
@@ -115,6 +115,7 @@ def _usable(node: NodeRecord) -> bool:
     return (
         node.state in _READY_STATES
         and not node.draining
+        and node.admin is Admin.OPEN
         and node.judged is Judgement.OK
         and node.media_ok
         and node.quarantined < node.capacity
