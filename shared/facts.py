@@ -134,3 +134,16 @@ class KeyFacts:
     lasting: bool
     """It may stand without a time to live while nothing is live."""
     lifetime_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomFacts:
+    """One room of our deployment, as the media server lists it."""
+
+    session_id: str
+    epoch: int | None
+    """Of the assignment that made sure of it last; None before the first."""
+    participants: int
+    """Everybody, workers too."""
+    made_at_s: int
+    """Unix seconds of the media server's clock."""

@@ -18,13 +18,15 @@ from livekit import api
 from livekit.api.room_service import RoomService
 
 from shared.errors import RoomsUnavailable
-from shared.ids import room_of
+from shared.facts import RoomFacts
+from shared.ids import room_of, session_of_room
 from shared.room_status import STATUS_TOPIC, encode_status
 from shared.rooms.tokens import (
     DEPARTURE_TIMEOUT_S,
     EMPTY_TIMEOUT_S,
     SEEN_ATTRIBUTE,
     Role,
+    known_of,
     order_of,
     redact,
     role_of,
@@ -78,6 +80,24 @@ class RoomAdmin:
         """Delete the room; everybody in it is put out. An unknown room is fine."""
         request = api.DeleteRoomRequest(room=room_of(session_id))
         await self._unless_missing(self._rooms().delete_room(request))
+
+    async def rooms(self) -> tuple[RoomFacts, ...]:
+        """Return the rooms of our deployment; those of others are left out."""
+        listed = await self._call(self._rooms().list_rooms(api.ListRoomsRequest()))
+        found = []
+        for room in listed.rooms:
+            session_id, whose = session_of_room(room.name), known_of(room.metadata)
+            if session_id is not None and whose.get("deployment") == self._deployment_id:
+                epoch = whose.get("epoch")
+                found.append(
+                    RoomFacts(
+                        session_id=session_id,
+                        epoch=epoch if isinstance(epoch, int) else None,
+                        participants=room.num_participants,
+                        made_at_s=room.creation_time,
+                    )
+                )
+        return tuple(found)
 
     async def participants(self, session_id: str) -> tuple[RoomParticipant, ...]:
         """Return who is in the room; nobody if there's no such room."""

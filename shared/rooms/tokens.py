@@ -71,6 +71,15 @@ def room_metadata(deployment_id: str, epoch: int | None = None) -> str:
     return json.dumps(known, separators=(",", ":"))
 
 
+def known_of(metadata: str) -> Mapping[str, object]:
+    """Return what a room's metadata says; nothing for a foreign room."""
+    try:
+        known = json.loads(metadata)
+    except ValueError:
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
 class RoomTokens:
     """Signs LiveKit tokens for one deployment; holds the secret, so it never prints itself."""
 
