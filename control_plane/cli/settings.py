@@ -1,4 +1,7 @@
-"""What must the all-in-one know before it can tell which servers it has to bring itself?"""
+"""What must the all-in-one know before it can tell which servers it has to bring itself?
+
+And what a command needs that looks at what it started.
+"""
 
 from __future__ import annotations
 
@@ -38,3 +41,10 @@ class StackSettings(ProcessSettings):
                 f"{key} and its secret belong to the server of {url}, which is missing"
             )
         return self
+
+
+class OperatorSettings(StackSettings):
+    """What a command needs that looks at a running system."""
+
+    deployment_id: str = ""
+    """Whose rooms are ours; empty: the one that the data folder keeps."""

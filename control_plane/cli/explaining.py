@@ -1,0 +1,254 @@
+"""Why does a session wait, who had it, what died, why did it end, where did the time go?
+
+``explain SID`` tells one session's story from the registry alone: its record, the audit trail, and
+who holds the slots that it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import typer
+
+from control_plane.cli import rows
+from control_plane.cli.looking import Json, show_json, show_table
+from control_plane.cli.options import Given, takes
+from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
+from control_plane.cli.tables import Cell, Column, clock, finely, hanging, spell
+from control_plane.cli.words import (
+    event_words,
+    node_troubles,
+    people,
+    reason_words,
+    session_sign,
+    state_words,
+)
+from control_plane.stories import Holder, Obstacles, Phase, Step, Story, obstacles_of, story_of
+from shared.errors import UnknownSession
+from shared.events import Event
+from shared.facts import PoolFacts, SessionFacts
+from shared.ids import pool_of
+from shared.states import SessionState
+from shared.store import Registry
+
+_NODES_SHOWN = 64
+_SLOTS_LOOKED_AT = 512
+_SLOTS_SHOWN = 20
+_AHEAD_SHOWN = 3
+
+_PHASE_WORDS = {
+    Phase.WAITING: "in line",
+    Phase.JOINING: "set up",
+    Phase.STARTING: "starting",
+    Phase.TO_FIRST_FRAME: "until the first frame",
+    Phase.PLAYED: "played",
+    Phase.ENDING: "ending",
+}
+_HOLDER_COLUMNS = (
+    Column(title="NODE", may_shrink=True),
+    Column(title="SESSION"),
+    Column(title="STATE"),
+    Column(title="HELD FOR", numeric=True),
+    Column(title="ROOM", may_shrink=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """All that is known of one session, and of what it waits for."""
+
+    facts: PoolFacts
+    session: SessionFacts | None
+    """None: its record is gone, only the trail remembers it."""
+    story: Story
+    obstacles: Obstacles | None
+
+
+@takes(REGISTRY_FLAGS)
+def explain(session_id: str, as_json: Json = False, *, given: Given) -> None:
+    """Tell the story of one session: why it waits or ended, who had it, where the time went."""
+    told = asked(
+        given, lambda registry, _pool: explained(registry, session_id), session_id=session_id
+    )
+    if as_json:
+        show_json(_json(told))
+        return
+    typer.echo("\n".join(_head(told)))
+    if told.obstacles is not None:
+        typer.echo("\nWhy it waits")
+        typer.echo("\n".join(_obstacle_lines(told.facts, told.obstacles)))
+        holders = told.obstacles.holders[:_SLOTS_SHOWN]
+        show_table(_HOLDER_COLUMNS, [_holder_row(one) for one in holders])
+    typer.echo("\nWhat happened")
+    typer.echo("\n".join(_step_lines(told.story)))
+    typer.echo("\nWhere the time went")
+    typer.echo("\n".join(_spent_lines(told.story)))
+
+
+async def explained(registry: Registry, session_id: str) -> Explained:
+    """Gather one session's story.
+
+    Raises:
+        UnknownSession: Neither a record nor the trail knows it.
+    """
+    pool = pool_of(session_id)
+    look = registry.inspection.look
+    facts = await look(pool, sessions=[session_id])
+    (session,) = facts.sessions
+    events: list[Event] = [event async for event in registry.trail.read(pool)]
+    story = story_of(session_id, events, now_ms=facts.at_ms)
+    if session.state is None:
+        if not story.steps:
+            raise UnknownSession(session_id=session_id)
+        return Explained(facts=facts, session=None, story=story, obstacles=None)
+    obstacles = None
+    if session.position is not None:
+        around, ahead = await _around(registry, pool, session.position)
+        obstacles = obstacles_of(session, around, ahead)
+    return Explained(facts=facts, session=session, story=story, obstacles=obstacles)
+
+
+async def _around(registry: Registry, pool: str, position: int) -> tuple[PoolFacts, list[str]]:
+    """Return the nodes with the sessions that hold their slots, and the first ones in line."""
+    ahead: list[str] = []
+    async for name, _ in registry.inspection.line(pool):
+        if len(ahead) == min(position - 1, _AHEAD_SHOWN):
+            break
+        ahead.append(name)
+    node_ids = sorted(await registry.inspection.node_ids(pool))
+    facts = await registry.inspection.look(pool, nodes=node_ids[:_NODES_SHOWN])
+    held = [member.session_id for node in facts.nodes for member in node.members]
+    return await registry.inspection.look(
+        pool, sessions=held[:_SLOTS_LOOKED_AT], nodes=node_ids[:_NODES_SHOWN]
+    ), ahead
+
+
+# --- for people ---------------------------------------------------------------------------------
+
+
+def _head(told: Explained) -> Iterator[str]:
+    session = told.session
+    if session is None:
+        yield f"{told.story.session_id}  its record is gone, the trail still knows it"
+        return
+    lasts = spell(rows.state_s(told.facts, session))
+    yield f"{session.session_id}  {session_sign(session).text}, for {lasts}"
+    reason = session.record.get("reason")
+    if not session.is_live and reason:
+        yield from hanging("", f"It ended because {reason_words(reason)} ({reason}).")
+        if error := session.texts.get("error"):
+            yield from hanging("", f"The error: {error}")
+    elif session.state is SessionState.DRAINING and reason:
+        yield from hanging(
+            "",
+            f"It is ending because {reason_words(reason)} ({reason}); {session.node_id} cleans up.",
+        )
+    elif session.node_id:
+        yield f"On {session.node_id}, attempt {session.number('attempt')}."
+
+
+def _obstacle_lines(facts: PoolFacts, obstacles: Obstacles) -> Iterator[str]:
+    if obstacles.position > 1:
+        names = ", ".join(obstacles.ahead)
+        rest = obstacles.position - 1 - len(obstacles.ahead)
+        more = f" and {rest} more" if rest else ""
+        count = people(obstacles.position - 1, "session is", "sessions are")
+        yield from hanging("  ", f"{count} ahead of it: {names}{more}.")
+    else:
+        yield "  Nobody is ahead of it."
+    if obstacles.servable:
+        yield "  A slot is free: whoever is first gets it in this moment."
+    elif obstacles.slots:
+        slots = people(obstacles.slots, "slot is", "slots are")
+        yield f"  {obstacles.taken} of {slots} taken, by:"
+    else:
+        yield "  No node takes sessions."
+    for node in obstacles.closed:
+        troubles = ", ".join(node_troubles(node, facts.registry_ms)) or "isn't ready"
+        yield from hanging("  ", f"{node.node_id} is given none: {troubles}.")
+
+
+def _holder_row(holder: Holder) -> list[Cell]:
+    if holder.quarantined:
+        state = "▲ not confirmed as empty"
+    else:
+        state = state_words(holder.state) if holder.state else "no record"
+    room = ""
+    if holder.people is not None:
+        room = people(holder.people, "person", "people") if holder.people else "empty"
+        room += f" for {spell(holder.empty_s)}" if holder.empty_s is not None else ""
+    held = "" if holder.held_s is None else spell(holder.held_s)
+    return [
+        Cell(f"  {holder.node_id}"),
+        Cell(holder.session_id),
+        Cell(state),
+        Cell(held),
+        Cell(room),
+    ]
+
+
+def _step_lines(story: Story) -> Iterator[str]:
+    if not story.complete:
+        yield "  (the beginning is no longer in the audit trail)"
+    for step in story.steps:
+        lasted = "" if step.lasted_s is None else finely(step.lasted_s)
+        words = event_words(step.what, node=step.node_id, epoch=step.epoch, why=step.why)
+        yield from hanging(f"  {clock(step.at_ms)}  {lasted:>9}  ", words)
+
+
+def _spent_lines(story: Story) -> Iterator[str]:
+    for phase, seconds in story.spent_s.items():
+        if seconds > 0:
+            yield f"  {_PHASE_WORDS[phase]:22} {finely(seconds):>9}"
+
+
+# --- for programs -------------------------------------------------------------------------------
+
+
+def _json(told: Explained) -> dict[str, object]:
+    obstacles = told.obstacles
+    return {
+        "session_id": told.story.session_id,
+        "session": rows.session_json(told.facts, told.session) if told.session else None,
+        "waits_for": None if obstacles is None else _obstacles_json(told.facts, obstacles),
+        "steps": [_step_json(step) for step in told.story.steps],
+        "complete": told.story.complete,
+        "spent_s": dict(told.story.spent_s),
+    }
+
+
+def _obstacles_json(facts: PoolFacts, obstacles: Obstacles) -> dict[str, object]:
+    return {
+        "position": obstacles.position,
+        "ahead": list(obstacles.ahead),
+        "slots": obstacles.slots,
+        "taken": obstacles.taken,
+        "a_slot_is_free": obstacles.servable,
+        "holders": [
+            {
+                "node_id": one.node_id,
+                "session_id": one.session_id,
+                "state": one.state,
+                "quarantined": one.quarantined,
+                "held_s": one.held_s,
+                "people": one.people,
+                "empty_s": one.empty_s,
+            }
+            for one in obstacles.holders
+        ],
+        "given_none": {
+            node.node_id: node_troubles(node, facts.registry_ms) for node in obstacles.closed
+        },
+    }
+
+
+def _step_json(step: Step) -> dict[str, object]:
+    return {
+        "at": step.at_ms / 1000,
+        "what": step.what,
+        "node_id": step.node_id or None,
+        "epoch": step.epoch,
+        "why": step.why or None,
+        "lasted_s": step.lasted_s,
+    }

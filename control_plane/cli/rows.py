@@ -1,0 +1,191 @@
+"""How do a session and a node look in a list, to people and to programs? Pure.
+
+The JSON of programs is stable: names stay, new ones may come. Times are float Unix seconds of the
+registry's server, durations are seconds. Who a person is isn't in it.
+"""
+
+from __future__ import annotations
+
+import json
+
+from control_plane.cli.tables import Cell, Column, spell
+from control_plane.cli.words import (
+    RETURNED_BECAUSE,
+    has_first_frame,
+    node_sign,
+    node_troubles,
+    session_sign,
+)
+from control_plane.stories import room_of
+from shared.facts import NodeFacts, PoolFacts, SessionFacts
+from shared.states import SessionState
+
+SESSION_COLUMNS = (
+    Column(title="SESSION"),
+    Column(title="STATE"),
+    Column(title="FOR", numeric=True),
+    Column(title="NODE", may_shrink=True),
+    Column(title="AGE", numeric=True),
+    Column(title="NOTE", may_shrink=True),
+)
+QUEUE_COLUMNS = (
+    Column(title="PLACE", numeric=True),
+    Column(title="SESSION"),
+    Column(title="WAITING", numeric=True),
+    Column(title="AGE", numeric=True),
+    Column(title="NOTE", may_shrink=True),
+)
+NODE_COLUMNS = (
+    Column(title="NODE"),
+    Column(title="STATE"),
+    Column(title="SLOTS"),
+    Column(title="BEAT", numeric=True),
+    Column(title="SERVICE", may_shrink=True),
+    Column(title="RELEASE", may_shrink=True),
+    Column(title="NOTE", may_shrink=True),
+)
+_MOST_SQUARES = 12
+
+
+def session_row(facts: PoolFacts, session: SessionFacts) -> list[Cell]:
+    """One line of ``ps``."""
+    return [
+        Cell(session.session_id),
+        session_sign(session),
+        Cell(spell(state_s(facts, session))),
+        Cell(session.node_id),
+        Cell(spell(_since(facts, session.number("created")))),
+        Cell("; ".join(_notes(facts, session))),
+    ]
+
+
+def queue_row(facts: PoolFacts, session: SessionFacts) -> list[Cell]:
+    """One line of ``queue``."""
+    return [
+        Cell(str(session.position or "")),
+        Cell(session.session_id),
+        Cell(spell(state_s(facts, session))),
+        Cell(spell(_since(facts, session.number("created")))),
+        Cell("; ".join(_notes(facts, session))),
+    ]
+
+
+def node_row(facts: PoolFacts, node: NodeFacts) -> list[Cell]:
+    """One line of ``nodes``."""
+    profile = node_profile(node)
+    return [
+        Cell(node.node_id),
+        node_sign(node),
+        Cell(squares(node)),
+        Cell(f"{beat_age_s(facts, node):.1f} s"),
+        Cell(str(profile.get("service", ""))),
+        Cell(str(profile.get("release", ""))),
+        Cell("; ".join(node_troubles(node, facts.registry_ms))),
+    ]
+
+
+def squares(node: NodeFacts) -> str:
+    """Return slots as small shapes: ■ taken, ▲ not confirmed as empty, □ free; then the numbers."""
+    used, capacity = len(node.members), node.number("capacity")
+    quarantined = sum(member.quarantined for member in node.members)
+    numbers = f"{used}/{capacity}"
+    if max(used, capacity) > _MOST_SQUARES:
+        return numbers + (f" (▲ {quarantined})" if quarantined else "")
+    free = max(0, capacity - used)
+    return f"{'■' * (used - quarantined)}{'▲' * quarantined}{'□' * free} {numbers}".strip()
+
+
+def state_s(facts: PoolFacts, session: SessionFacts) -> float:
+    """Return for how long a session has been in its state."""
+    if session.state is SessionState.RUNNING:
+        return _since(facts, session.number("started"))
+    return _since(facts, session.number("updated"))
+
+
+def beat_age_s(facts: PoolFacts, node: NodeFacts) -> float:
+    """Return how long ago a node was heard, in registry time."""
+    return max(0, facts.registry_ms - node.number("beat")) / 1000
+
+
+def session_json(facts: PoolFacts, session: SessionFacts) -> dict[str, object]:
+    """Return a session as programs get it."""
+    people, empty_s = room_of(session, facts.registry_ms)
+    first_frame = session.number("first_frame") if has_first_frame(session) else None
+    return {
+        "session_id": session.session_id,
+        "state": session.state,
+        "position": session.position,
+        "ticket": session.number("ticket"),
+        "node_id": session.node_id or None,
+        "epoch": session.number("epoch"),
+        "attempt": session.number("attempt"),
+        "created_at": _seconds(session.number("created")),
+        "admitted_at": _seconds(session.number("admitted")),
+        "first_frame_at": _seconds(first_frame),
+        "ended_at": _seconds(session.number("ended")),
+        "state_for_s": round(state_s(facts, session), 3),
+        "people": people,
+        "empty_for_s": empty_s,
+        "limit_in_s": _limit_in_s(facts, session),
+        "reason": session.record.get("reason"),
+        "error": session.texts.get("error"),
+        "returned_because": session.record.get("back"),
+    }
+
+
+def node_json(facts: PoolFacts, node: NodeFacts) -> dict[str, object]:
+    """Return a node as programs get it."""
+    return {
+        "node_id": node.node_id,
+        "state": node.record.get("state"),
+        "judged": node.record.get("judged", "ok"),
+        "admin": node.record.get("admin", "open"),
+        "draining": node.record.get("draining") == "1",
+        "media_ok": node.record.get("media_ok") == "1",
+        "capacity": node.number("capacity"),
+        "used": len(node.members),
+        "quarantined": sum(member.quarantined for member in node.members),
+        "is_free": node.free_score is not None,
+        "incarnation": node.number("inc"),
+        "beat_age_s": beat_age_s(facts, node),
+        "rest_s": max(0, node.number("rest") - facts.registry_ms) / 1000,
+        "profile": node_profile(node),
+        "sessions": [member.session_id for member in node.members if not member.quarantined],
+    }
+
+
+def node_profile(node: NodeFacts) -> dict[str, object]:
+    """Return what a node said of itself when its life began."""
+    try:
+        profile = json.loads(node.record.get("profile") or "{}")
+    except ValueError:
+        return {}
+    return profile if isinstance(profile, dict) else {}
+
+
+def _notes(facts: PoolFacts, session: SessionFacts) -> list[str]:
+    notes = []
+    back = session.record.get("back")
+    if session.state is SessionState.QUEUED and back:
+        notes.append(f"back: {RETURNED_BECAUSE.get(back, back)}")
+    elif (attempt := session.number("attempt") or 1) > 1:
+        notes.append(f"attempt {attempt}")
+    people, empty_s = room_of(session, facts.registry_ms)
+    if people == 0:
+        notes.append("room empty" + ("" if empty_s is None else f" {spell(empty_s)}"))
+    if session.state is SessionState.DRAINING:
+        notes.append(session.record.get("reason", ""))
+    return notes
+
+
+def _limit_in_s(facts: PoolFacts, session: SessionFacts) -> float | None:
+    limit_ms = session.deadlines().get("session")
+    return None if limit_ms is None else max(0, limit_ms - facts.registry_ms) / 1000
+
+
+def _since(facts: PoolFacts, at_ms: int | None) -> float:
+    return 0.0 if at_ms is None else max(0, facts.at_ms - at_ms) / 1000
+
+
+def _seconds(at_ms: int | None) -> float | None:
+    return None if at_ms is None else at_ms / 1000
