@@ -69,6 +69,10 @@ class Inspection:
                 return
             after = f"({page[-1][1]}"  # tickets are unique, so no page splits a score
 
+    async def line_length(self, pool: str) -> int:
+        """Return how many wait."""
+        return int(cast("int", await self._connection.command("ZCARD", keys.line_key(pool))))
+
     async def node_ids(self, pool: str) -> list[str]:
         """Return the nodes that have a lease, up to ten thousand."""
         names = await self._connection.command("ZRANGE", keys.nodes_key(pool), 0, 10 * PAGE - 1)
