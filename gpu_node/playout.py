@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
 
 from gpu_node import metrics
 from gpu_node.media import AudioClip, ChunkReader, MediaChunk
 from gpu_node.pacer import Pacer
 from gpu_node.room import Frame
-from gpu_node.services.contract import Chunk
+from gpu_node.services.host import ChunkStream
 from gpu_node.stage import Stage
 from shared.clock import Clock
 from shared.errors import ServiceFault
@@ -36,7 +35,7 @@ class Playout:
         self.chunks_played = 0
         self.frames_played = 0
 
-    async def play(self, chunks: AsyncIterator[Chunk]) -> None:
+    async def play(self, chunks: ChunkStream) -> None:
         """Play until the service is done.
 
         Raises:
@@ -55,6 +54,7 @@ class Playout:
                 case "status":
                     self._stage.say(self._status.stage(chunk.metadata))
                 case _:
+                    chunks.needed_in(len(chunk.frames) / chunk.fps)
                     await self._play_chunk(chunk)
             asked_s = self._clock.monotonic_s()
 

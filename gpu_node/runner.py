@@ -10,7 +10,6 @@ stands, so nothing is published or written after it (R16); then `ending` lets go
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import assert_never
 
 import structlog
@@ -158,8 +157,7 @@ class Runner:
             default_fps=frames_per_second(request, self._backstage.settings.default_fps),
             clock=self._backstage.clock,
         )
-        async with contextlib.aclosing(self._backstage.host.chunks(pipeline_session_id)) as chunks:
-            await playout.play(chunks)
+        await playout.play(self._backstage.host.chunks(pipeline_session_id))
         stage.say(self._status.done(playout.chunks_played, playout.frames_played))
         return End(reason=Reason.COMPLETED)
 

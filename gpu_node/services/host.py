@@ -5,16 +5,19 @@ In this process, with threads of its own, so that nothing of it runs on the agen
 asyncio objects across the three), and a fresh thread for each call that may block (``start``,
 ``stop``, capacity, ``close_session``).
 
-Chunks cross with back-pressure: while one chunk is played, the service makes the next, and no
-more than that. So a control reaches the picture after at most one chunk that was made before it.
+Chunks cross with back-pressure: while one chunk is played, the service makes the next, no more than
+that, and no earlier than its own speed demands. So a control reaches the picture soon.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 import structlog
@@ -27,8 +30,11 @@ from shared.lifecycle import describe, foreign_code, in_thread
 T = TypeVar("T")
 _log = structlog.get_logger()
 
-_AHEAD = 1
-"""Chunks made and not yet taken."""
+_SPEEDS_KEPT = 8
+"""Chunks by whose making time the next one's is judged."""
+_LEAST_MARGIN_S, _MOST_MARGIN_S = 0.04, 1.0
+_LATE_S = 0.01
+_MARGIN_DECAY = 0.99
 _PUMP_STOP_S = 5.0
 """How long a cancelled ``pull_chunks`` may take before ``close_session`` is called all the same."""
 _LOOP_STOP_S = 2.0
@@ -46,7 +52,7 @@ class ServiceHost:
         self._service: Bidirectional = loaded.service
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="service-loop", daemon=True)
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, ChunkStream] = {}
         self._closed = False
 
     @property
@@ -108,15 +114,12 @@ class ServiceHost:
             )
         )
 
-    async def chunks(self, pipeline_session_id: str) -> AsyncGenerator[Chunk, None]:
-        """Yield the session's chunks until it is complete; raises `ServiceFault`."""
-        if self._closed:
-            return
-        stream = _Stream(self._service, pipeline_session_id, self._loop)
+    def chunks(self, pipeline_session_id: str) -> ChunkStream:
+        """Return the session's chunks, once per session; the service begins at once."""
+        stream = ChunkStream(self._service, pipeline_session_id, self._loop)
         self._streams[pipeline_session_id] = stream
         stream.start()
-        while (chunk := await stream.take()) is not None:
-            yield chunk
+        return stream
 
     async def close_session(self, pipeline_session_id: str) -> None:
         """Return when nothing is left of the pipeline session; may take as long as the service
@@ -178,8 +181,12 @@ class ServiceHost:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
-class _Stream:
-    """One session's ``pull_chunks`` on the service loop, and its chunks on the agent's loop."""
+class ChunkStream:
+    """One session's ``pull_chunks`` on the service loop, and its chunks on the agent's loop.
+
+    At most one chunk is made and not yet taken. It's made as late as the service's own speed
+    allows, when the player says until when it needs it: what is made later knows later controls.
+    """
 
     def __init__(
         self, service: Bidirectional, pipeline_session_id: str, loop: asyncio.AbstractEventLoop
@@ -188,32 +195,75 @@ class _Stream:
         self._id = pipeline_session_id
         self._service_loop = loop
         self._agent_loop = asyncio.get_running_loop()
-        self._inbox: asyncio.Queue[Chunk | None] = asyncio.Queue()
-        self._room = asyncio.Semaphore(_AHEAD)
+        self._inbox: asyncio.Queue[tuple[Chunk, float] | None] = asyncio.Queue()
+        self._may_make = asyncio.Semaphore(0)
         """Touched on the service loop only."""
         self._pump: asyncio.Task[None] | None = None
         """Written on the service loop only."""
+        self._asked = False
+        """A chunk was asked for and not yet taken."""
+        self._asking: asyncio.TimerHandle | None = None
+        self._made_in_s: deque[float] = deque(maxlen=_SPEEDS_KEPT)
+        self._margin_s = _LEAST_MARGIN_S
+        """Grows with each chunk that came too late and shrinks slowly while they are in time."""
         self._error: BaseException | None = None
         self.ended = asyncio.Event()
         """Agent's loop: nothing of ``pull_chunks`` runs any more."""
 
-    def start(self) -> None:
-        self._service_loop.call_soon_threadsafe(self._start_pump)
+    def __aiter__(self) -> ChunkStream:
+        return self
 
-    async def take(self) -> Chunk | None:
-        """Return the next chunk, None after the last; the service may then make one more."""
-        chunk = await self._inbox.get()
-        if chunk is not None:
-            self._service_loop.call_soon_threadsafe(self._room.release)
-        elif self._error is not None:
-            raise self._error
-        return chunk
+    async def __anext__(self) -> Chunk:
+        """Return the next chunk; raises `ServiceFault` when the service does."""
+        self._ask()
+        needed_s = time.monotonic()
+        made = await self._inbox.get()
+        self._learn(time.monotonic() - needed_s)
+        if made is None:
+            self._inbox.put_nowait(None)  # for whoever asks again
+            if self._error is not None:
+                raise self._error
+            raise StopAsyncIteration
+        self._asked = False
+        self._made_in_s.append(made[1])
+        return made[0]
+
+    def needed_in(self, seconds: float) -> None:
+        """The player will need the next chunk in *seconds*: have it made just before."""
+        if self._asking is not None:
+            self._asking.cancel()
+        spare_s = seconds - self._lead_s()
+        self._asking = self._agent_loop.call_later(max(0.0, spare_s), self._ask)
+
+    def start(self) -> None:
+        """Let the service begin with the first chunk."""
+        self._service_loop.call_soon_threadsafe(self._start_pump)
+        self._ask()
 
     async def stop(self, timeout_s: float) -> None:
         """Cancel ``pull_chunks`` and wait for its end, at most *timeout_s*."""
+        if self._asking is not None:
+            self._asking.cancel()
         self._service_loop.call_soon_threadsafe(self._cancel_pump)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.ended.wait(), timeout_s)
+
+    def _ask(self) -> None:
+        if not self._asked and not self.ended.is_set():
+            self._asked = True
+            self._service_loop.call_soon_threadsafe(self._may_make.release)
+
+    def _lead_s(self) -> float:
+        """How long before it's needed a chunk must be begun; endless until the speed is known."""
+        if len(self._made_in_s) < _SPEEDS_KEPT // 2:
+            return math.inf
+        return max(self._made_in_s) + self._margin_s
+
+    def _learn(self, waited_s: float) -> None:
+        if waited_s > _LATE_S:
+            self._margin_s = min(2 * self._margin_s + waited_s, _MOST_MARGIN_S)
+        else:
+            self._margin_s = max(_MARGIN_DECAY * self._margin_s, _LEAST_MARGIN_S)
 
     def _start_pump(self) -> None:
         self._pump = self._service_loop.create_task(self._run(), name=f"pull_chunks {self._id}")
@@ -225,11 +275,14 @@ class _Stream:
 
     async def _run(self) -> None:
         with foreign_code(_fault("pull_chunks")):
-            await self._room.acquire()
+            await self._may_make.acquire()
+            began_s = time.monotonic()
             async with _closing(self._service.pull_chunks(self._id)) as chunks:
                 async for chunk in chunks:
-                    self._agent_loop.call_soon_threadsafe(self._inbox.put_nowait, chunk)
-                    await self._room.acquire()
+                    made = (chunk, time.monotonic() - began_s)
+                    self._agent_loop.call_soon_threadsafe(self._inbox.put_nowait, made)
+                    await self._may_make.acquire()
+                    began_s = time.monotonic()
 
     def _on_pump_done(self, pump: asyncio.Task[None]) -> None:
         error = None if pump.cancelled() else pump.exception()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,10 @@ async def take(host: ServiceHost, session: str, count: int) -> list[MediaChunk]:
     """The first chunks of a session, checked as before playing."""
     reader, taken = ChunkReader(16), []
     async with asyncio.timeout(scaled_s(10)):
-        async with aclosing(host.chunks(session)) as chunks:
-            async for chunk in chunks:
-                taken.append(reader.read(chunk))
-                if len(taken) == count:
-                    break
+        async for chunk in host.chunks(session):
+            taken.append(reader.read(chunk))
+            if len(taken) == count:
+                break
     return taken
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,47 @@ async def test_one_chunk_is_made_ahead_and_no_more() -> None:
     journal = Journal()
     async with hosted(SyntheticService(journal)) as host:
         name = await host.create_session({})
-        async with aclosing(host.chunks(name)) as chunks:
-            await anext(chunks)
-            await wait_until(lambda: journal.made == 2, "the next one is made")
-            await host.push(name, {"type": "reset"})  # has been round the service's loop
-            assert journal.made == 2
-            await anext(chunks)
-            await wait_until(lambda: journal.made == 3, "one more")
+        chunks = host.chunks(name)
+        await anext(chunks)
+        chunks.needed_in(0.25)
+        await wait_until(lambda: journal.made == 2, "the next one is made")
+        await host.push(name, {"type": "reset"})  # has been round the service's loop
+        chunks.needed_in(0.25)
+        await host.push(name, {"type": "reset"})
+        assert journal.made == 2
+        await anext(chunks)
+        chunks.needed_in(0.25)
+        await wait_until(lambda: journal.made == 3, "one more")
         await host.close_session(name)
+
+
+async def test_a_quick_service_makes_the_next_chunk_as_late_as_it_can() -> None:
+    """So that it knows the controls of the meantime; a slow one begins at once."""
+    journal = Journal()
+    async with hosted(SyntheticService(journal)) as host:
+        quick = host.chunks(await host.create_session({}))
+        slow = host.chunks(await host.create_session({"chunk_s": 0.05}))
+        assert quick._lead_s() == math.inf
+        for _ in range(4):
+            await anext(quick)
+            await anext(slow)
+        assert quick._lead_s() < math.inf
+        assert slow._lead_s() >= 0.05 + 0.04
+        before_s = quick._lead_s()
+        quick._learn(0.3)
+        assert quick._lead_s() >= before_s + 0.3
+        for _ in range(1000):
+            quick._learn(0.0)
+        assert quick._lead_s() <= before_s
+
+
+async def test_a_player_that_didnt_say_when_gets_its_chunk_all_the_same() -> None:
+    """Asking for it is enough."""
+    async with hosted(SyntheticService(Journal())) as host:
+        chunks = host.chunks(await host.create_session({}))
+        for index in range(12):
+            chunks.needed_in(3600.0)
+            assert (await anext(chunks))["index"] == index
 
 
 async def test_the_end_of_the_stream_ends_the_chunks() -> None:
@@ -92,9 +126,8 @@ async def test_closing_ends_a_stream_that_waits_for_ever() -> None:
 
     async with hosted(Waiting(Journal())) as host:
         name = await host.create_session({})
-        async with aclosing(host.chunks(name)) as chunks:
-            await anext(chunks)
-            await host.close_session(name)
+        await anext(host.chunks(name))
+        await host.close_session(name)
         assert order == ["stream", "close"]
 
 
@@ -135,7 +168,6 @@ async def test_calls_after_the_close_do_no_harm() -> None:
     await host.aclose()
     await host.aclose()
     await host.push("pipeline-1", {"type": "reset"})
-    assert [chunk async for chunk in host.chunks("pipeline-1")] == []
 
 
 @pytest.mark.parametrize(
