@@ -33,6 +33,8 @@ from shared.settings import ProcessSettings, child_environment, load, variable_o
 STOP_ORDER = ("node", "replica", "livekit", "valkey")
 _NODE_CLEANUP_S = 12.0
 """What a node needs after its drain grace: silence, give back, leave the rooms."""
+_NODE_ENDS_WITH = frozenset((2, 3))
+"""An operator's mistake; another process has taken the node's name, and two must not fight."""
 _TELL_EVERY_S = 5.0
 _PROBE_EVERY_S = 0.05
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - only compared
@@ -114,6 +116,7 @@ def _node(env: Mapping[str, str], *, pipe_path: Path | None, drain_grace_s: floa
         ready=_at_once,  # whether it serves is asked of the replica: a model may take minutes
         stop_within_s=drain_grace_s + _NODE_CLEANUP_S,
         interrupt_within_s=_NODE_CLEANUP_S,
+        final_statuses=_NODE_ENDS_WITH,
         shown=True,
     )
 

@@ -44,6 +44,8 @@ class ChildSpec:
     """The same after Ctrl-C, when the child gets SIGINT instead; None: no difference is made."""
     term_twice: bool = False
     """A second SIGTERM follows soon: LiveKit waits for its participants after the first."""
+    final_statuses: frozenset[int] = frozenset((2,))
+    """Exit statuses after which another start would end the same way; 2: an operator's mistake."""
     shown: bool = False
     """Its lines are shown to the person at the terminal."""
     pass_fds: tuple[int, ...] = field(default=())

@@ -2,8 +2,8 @@
 
 Each child has one task that starts it, waits for its end and, unless everything is being stopped,
 starts it again, on the same port since its command never changes. Between two runs lies a back-off
-that grows while crashes follow each other. A child that crashes too often, or that says by exit
-status 2 that an operator made a mistake, ends the whole: `Supervisor.failure` then raises with its
+that grows while crashes follow each other. A child that crashes too often, or whose exit status
+says that another start would be in vain, ends the whole: `Supervisor.failure` then raises with its
 last log lines.
 
 Stopping goes in the order of `Supervisor.aclose`'s argument, one after the other, each with SIGTERM
@@ -26,7 +26,6 @@ from typing import Any
 from shared.embedded.child import Child, ChildSpec, Graveyard
 from shared.errors import StartupError
 
-OPERATOR_MISTAKE = 2
 _PROBE_EVERY_S = 0.05
 _SECOND_TERM_AFTER_S = 0.5
 
@@ -57,7 +56,7 @@ class ChildFailed(StartupError):
 
 
 class ChildRefused(StartupError):
-    """A child ended with status 2: its last lines already are the sentence for the operator."""
+    """A child ended for good: its last lines already are the sentence for the operator."""
 
     code = "child_refused"
 
@@ -190,8 +189,11 @@ class Supervisor:
     def _given_up(self, kept: _Kept, status: int) -> bool:
         """Note a crash; tell whether it was one too many."""
         name, tail = kept.child.spec.name, list(kept.child.tail)
-        if status == OPERATOR_MISTAKE and (sentence := _sentence(tail)):
-            self._fail(ChildRefused(sentence))
+        if status in kept.child.spec.final_statuses:
+            sentence = _sentence(tail)
+            why = f"ended for good ({_ending(status)})"
+            failed = ChildFailed(name=name, why=why, tail=tail)
+            self._fail(ChildRefused(sentence) if sentence else failed)
             return True
         now_s = time.monotonic()
         kept.crashes.append(now_s)

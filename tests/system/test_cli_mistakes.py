@@ -66,7 +66,8 @@ def test_keys_without_a_server_are_refused_by_the_all_in_one(tmp_path: Path) -> 
 def test_a_redis_that_does_not_answer_is_told(tmp_path: Path, command: str) -> None:
     """Within 5 s, and a loose limit for the processes' own start."""
     started_s = time.monotonic()
-    told = refused(tmp_path, command, "--redis-url", f"redis://127.0.0.1:{free_port()}/0", **KEYS)
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    told = refused(tmp_path, command, "--port", "0", "--redis-url", url, **KEYS)
     assert "Redis can't be reached within 5 s" in told
     assert time.monotonic() - started_s < scaled_s(15)
 

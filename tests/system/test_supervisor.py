@@ -105,6 +105,16 @@ async def test_exit_status_two_is_a_sentence_for_the_operator(stage: MakeStage) 
         assert str(refused.value) == "No such file.\nTry: another."
 
 
+async def test_a_final_status_is_not_tried_again(stage: MakeStage) -> None:
+    """A child that names another status as final is given up at its first end."""
+    code = "import sys; print('{}', flush=True); sys.exit(3)"
+    async with stage() as on:
+        on.supervisor.start(python("old", code, ready=never, final_statuses=frozenset((3,))))
+        with pytest.raises(ChildFailed, match="old ended for good"):
+            await on.supervisor.ready("old")
+        assert on.said == []
+
+
 async def test_a_child_that_never_becomes_ready_counts_as_crashed(stage: MakeStage) -> None:
     """It is killed at its limit, and given up after as many tries as any other."""
     async with stage() as on:
