@@ -37,6 +37,7 @@ class BothSides:
         self.calls: list[Call] = []
         self.owners: list[Owner] = []
         """Every assignment that ever was, oldest first."""
+        self._found: list[Key] = []
         self._epochs: dict[str, int] = {}
         self._ends: dict[str, tuple[str, str]] = {}
 
@@ -47,16 +48,16 @@ class BothSides:
         word, fields = self.world.run(call.script, **call.real)
         got = _told(call.script, word, fields)
         assert got == expected
-        found = read_all(self.world.raw)
-        self._agree(found)
-        assert violations(found) == []
+        self._found = read_all(self.world.raw)
+        self._agree(self._found)
+        assert violations(self._found) == []
         return got
 
     def repeat(self, call: Call) -> None:
-        """Send a call once more in the same instant: nothing may change."""
-        before = read_all(self.world.raw)
+        """Send the last call once more in the same instant: nothing may change."""
         self.world.run(call.script, **call.real)
-        assert _lasting(read_all(self.world.raw)) == _lasting(before), "a repeat changed something"
+        again = read_all(self.world.raw)
+        assert _lasting(again) == _lasting(self._found), "a repeat changed something"
 
     def _agree(self, found: list[Key]) -> None:
         pool, model = Pool(found, prefix(POOL)), self.model

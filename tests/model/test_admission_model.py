@@ -13,7 +13,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.model.both_sides import BothSides, Call
 from tests.model.script_model import TTL_MS, Listed, Owner, Reply
@@ -31,9 +37,11 @@ LIMITS = {
     "session": 40_000,
     "draining": 10_000,
 }
+WAY = ("joining_room", "starting_pipeline", "running")
 UNUSED = {"d_controller": 0, "d_room_empty": 0}
 
-nodes = st.sampled_from(["n1", "n2", "n3"])
+NODES = ("n1", "n2", "n3")
+nodes = st.sampled_from(NODES)
 any_one = st.integers(min_value=0, max_value=30)
 """Which of many, counted from the newest; the newest for numbers beyond them."""
 reasons = st.sampled_from(["client_stop", "completed", "service_error", "session_timeout"])
@@ -47,7 +55,8 @@ class Process:
     boot: str
     capacity: int
     stamp: int = 0
-    residents: Listed = field(default_factory=list)
+    residents: dict[tuple[str, int], int] = field(default_factory=dict)
+    """What it holds (session, epoch), and how many steps each has taken."""
     todo: Listed = field(default_factory=list)
 
 
@@ -69,6 +78,15 @@ class Admission(RuleBasedStateMachine):
         if twice:
             self.sides.repeat(call)
         return reply
+
+    @initialize(capacities=st.lists(st.integers(min_value=1, max_value=3), max_size=3))
+    def begin(self, capacities: list[int]) -> None:
+        """Some nodes serve a session each, and some clients wait."""
+        for node, capacity in zip(NODES, capacities, strict=False):
+            self.start_process(node, capacity)
+            self.open(100, patient=True)
+            self._serve(node, 3)
+            self.open(100, patient=False)
 
     # Clients and operators.
 
@@ -108,7 +126,7 @@ class Admission(RuleBasedStateMachine):
         """The same process begins another life; it may have dropped what it held."""
         node = pick(sorted(self.processes), which)
         old = self.processes[node]
-        residents = [] if forgets else old.residents
+        residents = {} if forgets else old.residents
         boot = f"boot-{next(self.boots)}"
         again = Process(inc=old.inc, boot=boot, capacity=old.capacity, residents=residents)
         again.stamp = old.stamp
@@ -123,7 +141,7 @@ class Admission(RuleBasedStateMachine):
             ttl_ms=TTL_MS,
             residents=listed_ids(process.residents),
         )
-        told = (process.boot, process.inc, process.capacity, process.residents)
+        told = (process.boot, process.inc, process.capacity, list(process.residents))
         word, *rest = self.act("register_node", node, *told, **registration)
         if word == "registered":
             process.inc = int(str(rest[0]))
@@ -134,25 +152,43 @@ class Admission(RuleBasedStateMachine):
     @precondition(lambda self: self.processes)
     @rule(which=any_one, capacity=st.sampled_from([None, None, 0, 1, 3]), is_fit=st.booleans())
     def beat(self, which: int, capacity: int | None, is_fit: bool) -> None:
+        """A node beats, and takes nothing of what it is given yet."""
         node = pick(sorted(self.processes), which)
         if capacity is not None:
             self.processes[node].capacity = capacity
         self._beat(node, media_ok=is_fit or which % 4 > 0)
 
-    def _beat(self, node: str, *, media_ok: bool = True, stamp: int | None = None) -> None:
+    @precondition(lambda self: self.processes)
+    @rule(which=any_one, steps=st.integers(min_value=1, max_value=3))
+    def serve(self, which: int, steps: int) -> None:
+        """A node beats, accepts all that it is given and leads it some steps along."""
+        self._serve(pick(sorted(self.processes), which), steps)
+
+    def _serve(self, node: str, steps: int, *, twice: bool = True) -> None:
+        self._beat(node, twice=twice)
+        if (process := self.processes.get(node)) is None:
+            return
+        process.residents |= dict.fromkeys(process.todo, 0)
+        process.todo = []
+        for resident, taken in process.residents.items():
+            for step in WAY[taken:steps]:
+                self._advance((node, process.inc, *resident), step, process.stamp)
+            process.residents[resident] = max(taken, steps)
+
+    def _beat(self, node: str, *, media_ok: bool = True, twice: bool = True) -> None:
         process = self.processes[node]
         process.stamp += 1
-        stamp = process.stamp if stamp is None else stamp
         state = "busy" if process.residents else "idle"
         report = (state, process.capacity, media_ok)
-        told = (process.inc, stamp, report, list(process.residents))
+        told = (process.inc, process.stamp, report, list(process.residents))
         word, *rest = self.act(
             "beat_node",
             node,
             *told,
+            twice=twice,
             node_id=node,
             incarnation=process.inc,
-            stamp=stamp,
+            stamp=process.stamp,
             state=state,
             capacity=process.capacity,
             draining=0,
@@ -167,7 +203,7 @@ class Admission(RuleBasedStateMachine):
             process.todo = [(name, int(epoch)) for name, epoch in todo]  # type: ignore[attr-defined]
             for name, epoch, reason in kills:  # type: ignore[attr-defined]
                 if reason == "fenced":
-                    process.residents.remove((name, int(epoch)))
+                    del process.residents[name, int(epoch)]
 
     @precondition(lambda self: any(p.todo for p in self.processes.values()))
     @rule(which=any_one)
@@ -175,7 +211,7 @@ class Admission(RuleBasedStateMachine):
         node = pick([n for n in sorted(self.processes) if self.processes[n].todo], which)
         process = self.processes[node]
         name, epoch = process.todo.pop(0)
-        process.residents.append((name, epoch))
+        process.residents[name, epoch] = 1
         self._advance((node, process.inc, name, epoch), "joining_room", process.stamp)
 
     @precondition(lambda self: self.sides.owners)
@@ -188,21 +224,6 @@ class Admission(RuleBasedStateMachine):
     def advance(self, which: int, state: str) -> None:
         owner = pick(self.sides.owners, which)
         self._advance(owner, state, self._stamp(owner))
-
-    @precondition(lambda self: any(p.residents for p in self.processes.values()))
-    @rule(which=any_one, last=st.sampled_from(["starting_pipeline", "running"]))
-    def go_on(self, which: int, last: str) -> None:
-        """A session that its node holds takes all steps up to *last*."""
-        held = [
-            (node, process.inc, *resident)
-            for node, process in sorted(self.processes.items())
-            for resident in process.residents
-        ]
-        owner = pick(held, which)
-        for step in ("joining_room", "starting_pipeline", "running"):
-            self._advance(owner, step, self._stamp(owner))
-            if step == last:
-                break
 
     def _stamp(self, owner: Owner) -> int:
         process = self.processes.get(owner[0])
@@ -247,12 +268,12 @@ class Admission(RuleBasedStateMachine):
     def lose(self, which: int) -> None:
         """A node forgets a session that it held, without a word."""
         node = pick([n for n in sorted(self.processes) if self.processes[n].residents], which)
-        self.processes[node].residents.pop()
+        self.processes[node].residents.popitem()
 
     def _forget(self, owner: Owner) -> None:
         process = self.processes.get(owner[0])
-        if process and owner[2:] in process.residents:
-            process.residents.remove(owner[2:])
+        if process:
+            process.residents.pop(owner[2:], None)
 
     @precondition(lambda self: self.processes)
     @rule(which=any_one)
@@ -287,14 +308,18 @@ class Admission(RuleBasedStateMachine):
     def wait(self, ms: int) -> None:
         self.sides.world.now_ms += ms
 
-    @rule(seconds=st.sampled_from([4, 10, 30]), does_beat=st.booleans())
-    def live_on(self, seconds: int, does_beat: bool) -> None:
+    @rule(
+        seconds=st.sampled_from([4, 10, 30]),
+        does_beat=st.booleans(),
+        steps=st.integers(min_value=0, max_value=3),
+    )
+    def live_on(self, seconds: int, does_beat: bool, steps: int) -> None:
         """Time passes as in a running system: sweeps each second, beats unless all froze."""
         for second in range(seconds):
             self.sides.world.now_ms += 1_000
             if does_beat and second % 2:
                 for node in sorted(self.processes):
-                    self._beat(node)
+                    self._serve(node, steps, twice=False)
             self.act("sweep_nodes", 64, twice=False, budget=64)
             self.act("sweep_deadlines", 64, twice=False, budget=64)
 
