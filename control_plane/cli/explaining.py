@@ -21,10 +21,20 @@ from control_plane.cli.words import (
     node_troubles,
     people,
     reason_words,
+    room_words,
     session_sign,
     state_words,
 )
-from control_plane.stories import Holder, Obstacles, Phase, Step, Story, obstacles_of, story_of
+from control_plane.stories import (
+    Holder,
+    Obstacles,
+    Phase,
+    Step,
+    Story,
+    obstacles_of,
+    room_of,
+    story_of,
+)
 from shared.errors import UnknownSession
 from shared.events import Event
 from shared.facts import PoolFacts, SessionFacts
@@ -46,7 +56,7 @@ _PHASE_WORDS = {
     Phase.ENDING: "ending",
 }
 _HOLDER_COLUMNS = (
-    Column(title="NODE", may_shrink=True),
+    Column(title="  NODE", may_shrink=True),
     Column(title="SESSION"),
     Column(title="STATE"),
     Column(title="HELD FOR", numeric=True),
@@ -133,7 +143,8 @@ def _head(told: Explained) -> Iterator[str]:
         yield f"{told.story.session_id}  its record is gone, the trail still knows it"
         return
     lasts = spell(rows.state_s(told.facts, session))
-    yield f"{session.session_id}  {session_sign(session).text}, for {lasts}"
+    since = f"for {lasts}" if session.is_live else f"{lasts} ago"
+    yield f"{session.session_id}  {session_sign(session).text}, {since}"
     reason = session.record.get("reason")
     if not session.is_live and reason:
         yield from hanging("", f"It ended because {reason_words(reason)} ({reason}).")
@@ -145,7 +156,9 @@ def _head(told: Explained) -> Iterator[str]:
             f"It is ending because {reason_words(reason)} ({reason}); {session.node_id} cleans up.",
         )
     elif session.node_id:
-        yield f"On {session.node_id}, attempt {session.number('attempt')}."
+        room = room_words(*room_of(session, told.facts.registry_ms))
+        attempt = session.number("attempt")
+        yield f"On {session.node_id}, attempt {attempt}{f'; {room}' if room else ''}."
 
 
 def _obstacle_lines(facts: PoolFacts, obstacles: Obstacles) -> Iterator[str]:
@@ -174,10 +187,7 @@ def _holder_row(holder: Holder) -> list[Cell]:
         state = "▲ not confirmed as empty"
     else:
         state = state_words(holder.state) if holder.state else "no record"
-    room = ""
-    if holder.people is not None:
-        room = people(holder.people, "person", "people") if holder.people else "empty"
-        room += f" for {spell(holder.empty_s)}" if holder.empty_s is not None else ""
+    room = room_words(holder.people, holder.empty_s)
     held = "" if holder.held_s is None else spell(holder.held_s)
     return [
         Cell(f"  {holder.node_id}"),

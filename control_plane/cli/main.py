@@ -1,8 +1,9 @@
 """What can one do with the command ``greenroom``?
 
 ``stream-serve`` runs everything on this machine; ``api`` and ``node`` become one replica or one
-node of a cluster; ``redis`` looks into the registry where no redis-cli is. An operator's mistake
-ends each of them with exit status 2 and a sentence, never with a traceback.
+node of a cluster; the others look into a running system, and ``drain``, ``resume`` and ``cancel``
+change it. An operator's mistake ends each of them with exit status 2 and a sentence, never with a
+traceback.
 """
 
 from __future__ import annotations
@@ -17,12 +18,21 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from control_plane.cli import registry_tour, stack
+from control_plane.cli import (
+    auditing,
+    explaining,
+    following,
+    looking,
+    operating,
+    proving,
+    registry_tour,
+    stack,
+)
 from control_plane.cli.options import NODE_FLAGS, REPLICA_FLAGS, SHARED_FLAGS, Given, takes
-from control_plane.cli.settings import StackSettings
+from control_plane.cli.registry_access import REGISTRY_FLAGS, registry_url
+from control_plane.cli.settings import OperatorSettings
 from control_plane.cli.terminal import Terminal
 from shared.embedded.supervisor import ChildFailed
-from shared.embedded.valkey import running_url
 from shared.errors import GreenroomError, StartupError
 from shared.settings import child_environment, load, variable_of
 from shared.store.console import ask
@@ -92,21 +102,28 @@ def node(pipe_path: PipePath = None, *, given: Given) -> None:
 
 
 @app.command("redis", context_settings={"ignore_unknown_options": True})
-@takes(flag for flag in SHARED_FLAGS if flag.field in {"data_dir", "redis_url", "pool"})
+@takes(REGISTRY_FLAGS)
 def redis(command: RawCommand = None, *, given: Given) -> None:
     """Look into the registry: a short tour, or one raw COMMAND such as HGETALL with a key."""
-    own = load(StackSettings, **given)
-    url = own.redis_url or running_url(own.data_dir)
-    if url is None:
-        raise StartupError(
-            f"Nothing has been started with the data folder {own.data_dir} yet.",
-            try_="greenroom stream-serve, or --redis-url, or --data-dir of what runs",
-        )
+    own = load(OperatorSettings, **given)
+    url = registry_url(own)
     if command:
         lines = list(registry_tour.reply_lines(ask(url, tuple(command))))
     else:
         lines = asyncio.run(registry_tour.tour(url, own.pool))
     typer.echo("\n".join(lines))
+
+
+app.command("ps")(looking.ps)
+app.command("queue")(looking.queue)
+app.command("nodes")(looking.nodes)
+app.command("explain")(explaining.explain)
+app.command("events")(following.events)
+app.command("drain")(operating.drain)
+app.command("resume")(operating.resume)
+app.command("cancel")(operating.cancel)
+app.command("receipt")(proving.receipt)
+app.command("audit")(auditing.audit_command)
 
 
 def _existing(pipe_path: Path | None) -> Path | None:

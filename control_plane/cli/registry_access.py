@@ -94,7 +94,8 @@ def told() -> Iterator[None]:
         yield
     except StoreUnavailable as error:
         raise StartupError(
-            str(error).replace("; try again", ""), try_="greenroom redis PING"
+            str(error).replace("; try again", ""),
+            try_="greenroom ps --redis-url redis://HOST:6379/0",
         ) from error
     except UnknownSession as error:
         raise StartupError(str(error), try_="greenroom ps") from error

@@ -14,6 +14,7 @@ from control_plane.cli.words import (
     has_first_frame,
     node_sign,
     node_troubles,
+    room_words,
     session_sign,
 )
 from control_plane.stories import room_of
@@ -170,9 +171,9 @@ def _notes(facts: PoolFacts, session: SessionFacts) -> list[str]:
         notes.append(f"back: {RETURNED_BECAUSE.get(back, back)}")
     elif (attempt := session.number("attempt") or 1) > 1:
         notes.append(f"attempt {attempt}")
-    people, empty_s = room_of(session, facts.registry_ms)
-    if people == 0:
-        notes.append("room empty" + ("" if empty_s is None else f" {spell(empty_s)}"))
+    humans, empty_s = room_of(session, facts.registry_ms)
+    if humans == 0:
+        notes.append(room_words(humans, empty_s))
     if session.state is SessionState.DRAINING:
         notes.append(session.record.get("reason", ""))
     return notes

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import typer
 
-from control_plane.cli.tables import Cell
+from control_plane.cli.tables import Cell, spell
 from shared.facts import NodeFacts, SessionFacts
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
 
@@ -183,6 +183,15 @@ def node_troubles(node: NodeFacts, registry_ms: int) -> list[str]:
     if strangers := node.number("strangers"):
         troubles.append(f"holds {strangers} that aren't its own")
     return troubles
+
+
+def room_words(humans: int | None, empty_s: float | None) -> str:
+    """Say who is in a room, and for how long nobody was; nothing while that isn't known."""
+    if humans is None:
+        return ""
+    if humans:
+        return f"{people(humans, 'person', 'people')} in the room"
+    return "room empty" + ("" if empty_s is None else f" for {spell(empty_s)}")
 
 
 def ordinal(number: int) -> str:

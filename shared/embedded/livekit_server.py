@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shared.embedded.child import ChildSpec
-from shared.embedded.ports import TCP, UDP, kept_ports
+from shared.embedded.ports import TCP, UDP, kept_ports, read_ports
 from shared.embedded.probes import http_ok
 from shared.settings import kept
 
@@ -49,6 +49,26 @@ class EmbeddedLiveKit:
     url: str
     api_key: str
     api_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningLiveKit:
+    """Where the server of a data folder is, and how to sign for it."""
+
+    url: str
+    api_key: str
+    api_secret: str = field(repr=False)
+
+
+def running_livekit(data_dir: Path) -> RunningLiveKit | None:
+    """Return the server that belongs to *data_dir*, or None if it never had one."""
+    folder = data_dir / NAME
+    port, secret = read_ports(folder / "ports.json").get("http"), folder / "secret"
+    if not port or not secret.is_file():
+        return None
+    return RunningLiveKit(
+        url=f"ws://127.0.0.1:{port}", api_key=API_KEY, api_secret=secret.read_text().strip()
+    )
 
 
 def embedded_livekit(data_dir: Path, *, program: Path, env: Mapping[str, str]) -> EmbeddedLiveKit:

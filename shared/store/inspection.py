@@ -63,8 +63,8 @@ class Inspection:
         after = "-inf"
         while True:
             page = await self._page(keys.line_key(pool), after)
-            for name, score in page:
-                yield name, int(float(score))
+            for name, ticket in page:
+                yield name, ticket
             if len(page) < PAGE:
                 return
             after = f"({page[-1][1]}"  # tickets are unique, so no page splits a score
@@ -134,12 +134,11 @@ class Inspection:
             for name, found_type, lifetime in zip(names, answers[::2], answers[1::2], strict=True)
         ]
 
-    async def _page(self, key: str, after: str) -> list[tuple[str, str]]:
+    async def _page(self, key: str, after: str) -> list[tuple[str, int]]:
         reply = await self._connection.command(
             "ZRANGE", key, after, "+inf", "BYSCORE", "LIMIT", 0, PAGE, "WITHSCORES"
         )
-        flat = _texts(reply)
-        return list(zip(flat[::2], flat[1::2], strict=True))
+        return [(_text(name), int(float(_text(score)))) for name, score in _pairs(reply)]
 
 
 def _key(name: str, found_type: str, lifetime_ms: int) -> KeyFacts:
@@ -159,6 +158,14 @@ def _batches(names: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
     rest = iter(names)
     while batch := tuple(islice(rest, size)):
         yield batch
+
+
+def _pairs(reply: object) -> Iterable[tuple[object, object]]:
+    """Read members with scores: newer protocols send pairs, older ones a flat list."""
+    items = cast("list[object]", reply)
+    if items and isinstance(items[0], list):
+        return cast("list[tuple[object, object]]", items)
+    return zip(items[::2], items[1::2], strict=True)
 
 
 def _text(value: object) -> str:

@@ -55,6 +55,14 @@ class Trail:
         reply = await self._connection.command("XRANGE", keys.trail_key(pool), "-", "+", "COUNT", 1)
         return next(iter(_entries(reply)), None)
 
+    async def is_trimmed(self, pool: str) -> bool:
+        """Whether the trail no longer holds everything that was ever written to it."""
+        name = keys.trail_key(pool)
+        if not await self._connection.command("EXISTS", name):
+            return False
+        told = _fields(await self._connection.command("XINFO", "STREAM", name))
+        return int(told["entries-added"]) > int(told["length"])
+
     async def follow(self, pool: str, after: str) -> AsyncIterator[Event]:
         """Yield what comes after the id *after*, for ever.
 

@@ -44,6 +44,7 @@ class RoomService:
         self.unblocked.set()
         self.calls: list[RoomCall] = []
         self._rooms: dict[str, list[models.ParticipantInfo]] = {}
+        self._listed: list[models.Room] = []
 
     def enter(self, session_id: str, worker: WorkerIdentity) -> None:
         """Let a worker be in the session's room."""
@@ -52,6 +53,12 @@ class RoomService:
         info.attributes[EPOCH_ATTRIBUTE] = str(worker.epoch)
         info.attributes[ATTEMPT_ATTRIBUTE] = str(worker.attempt)
         self._rooms.setdefault(session_id, []).append(info)
+
+    def list_room(self, session_id: str, metadata: str, *, participants: int = 0) -> None:
+        """Let the list of rooms name this one."""
+        room = models.Room(name=room_of(session_id), metadata=metadata)
+        room.num_participants = participants
+        self._listed.append(room)
 
     def made(self, method: str) -> list[RoomCall]:
         """The calls of *method*, in order; looks at single participants left out."""
