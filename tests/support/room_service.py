@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from livekit.protocol import models
 from livekit.protocol import room as messages
 
-from shared.ids import WorkerIdentity, session_of_room
+from shared.ids import WorkerIdentity, room_of, session_of_room
 from shared.rooms.tokens import ATTEMPT_ATTRIBUTE, EPOCH_ATTRIBUTE, ROLE_ATTRIBUTE
 
 
@@ -75,7 +75,9 @@ class RoomService:
         reply: Message
         match method:
             case "ListRooms":
-                reply = messages.ListRoomsResponse()
+                names = messages.ListRoomsRequest.FromString(body).names
+                listed = [one for one in self._listed if not names or one.name in names]
+                reply = messages.ListRoomsResponse(rooms=listed)
             case "DeleteRoom":
                 self._note(method, messages.DeleteRoomRequest.FromString(body).room)
                 reply = messages.DeleteRoomResponse()
