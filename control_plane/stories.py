@@ -137,8 +137,8 @@ def story_of(session_id: str, events: Iterable[Event], *, now_ms: int) -> Story:
 def _durations(own: Sequence[Event], now_ms: int) -> dict[str, float]:
     """Return how long each entry's state lasted; a clock that was set back takes nothing away."""
     ends = [event.at_ms for event in own[1:]] + [now_ms]
-    return {
-        event.id: max(0, end - event.at_ms) / 1000 for event, end in zip(own, ends, strict=True)
+    return {  # a session without entries has no state that could last
+        event.id: max(0, end - event.at_ms) / 1000 for event, end in zip(own, ends, strict=False)
     }
 
 
