@@ -21,9 +21,15 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from shared.durations import histogram
 from shared.records import Admitted, Ended, Opened, Queued, Refused, Snapshot
 from shared.states import ENDED_STATES, Judgement, NodeState, Reason, SessionState
 
@@ -116,6 +122,7 @@ class _Known(Collector):
         yield from self._line()
         yield from self._nodes()
         yield from self._totals()
+        yield from self._durations()
 
     def _line(self) -> Iterator[Metric]:
         sessions = GaugeMetricFamily(
@@ -186,6 +193,14 @@ class _Known(Collector):
                 returned.add_metric((pool.pool, why), count)
         yield from (*plain.values(), returned, ended)
 
+    def _durations(self) -> Iterator[Metric]:
+        for name, metric, text in _DURATIONS:
+            family = HistogramMetricFamily(f"greenroom_{metric}_seconds", text, labels=("pool",))
+            for pool in self.snapshots:
+                counted = histogram(pool.totals, name)
+                family.add_metric((pool.pool,), counted.buckets, counted.sum_s)
+            yield family
+
 
 _LIVE_STATES = tuple(state for state in SessionState if state not in ENDED_STATES)
 _LIVE_NODE_STATES = tuple(state for state in NodeState if state is not NodeState.DEAD)
@@ -193,6 +208,10 @@ _PLAIN_TOTALS = (
     ("opened", "sessions_opened", "Sessions that were accepted."),
     ("assigned", "sessions_assigned", "Assignments of a session to a node."),
     ("nodes_died", "nodes_died", "Nodes declared dead."),
+)
+_DURATIONS = (
+    ("wait", "queue_wait", "Time in line until the first admission."),
+    ("readmission", "readmission_wait", "Time in line after a return until the next admission."),
 )
 
 

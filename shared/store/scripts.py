@@ -8,7 +8,8 @@ A script is one file in ``lua/``. Its header is its contract and the loader read
 - ``-- Replies: word, word`` lists the status words; any other first element raises;
 - ``-- Include: core, dispatch`` names files of ``lua/include/`` that are put in front.
 
-The tables of ``shared/states.py`` are written in front too: Lua holds no second copy of them.
+The tables of ``shared/states.py`` and the bounds of ``shared/durations.py`` are written in front
+too: Lua holds no second copy of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from shared.durations import BOUNDS
 from shared.states import ENDED_AS, SESSION_MOVES, Reason, SessionState, sources_of
 
 _LUA = Path(__file__).parent / "lua"
@@ -85,13 +87,17 @@ def _lua_table(values: Mapping[Reason, SessionState]) -> str:
     return "{" + ", ".join(f"{key}='{value}'" for key, value in values.items()) + "}"
 
 
-def _state_tables() -> str:
-    """Write the tables of `shared.states` as Lua: how a reason ends, who may move where."""
+def _tables() -> str:
+    """Write as Lua: how a reason ends, who may move where, the bounds that durations fall under."""
     moves = ", ".join(
         f"{target}={{" + ", ".join(f"{s}=true" for s in sources_of(SESSION_MOVES, target)) + "}"
         for target in SessionState
     )
-    return f"local ENDED_AS = {_lua_table(ENDED_AS)}\nlocal MAY_BECOME = {{{moves}}}\n"
+    bounds = ", ".join(f"{{'{name}', {limit_ms}}}" for name, limit_ms in BOUNDS)
+    return (
+        f"local ENDED_AS = {_lua_table(ENDED_AS)}\nlocal MAY_BECOME = {{{moves}}}\n"
+        f"local DURATION_BOUNDS_MS = {{{bounds}}}\n"
+    )
 
 
 @cache
@@ -106,7 +112,7 @@ def load(name: str) -> Script:
         (_LUA / "include" / f"{part}.lua").read_text(encoding="utf-8")
         for part in _words(header["Include"])
     ]
-    source = "\n".join([shebang, _state_tables() + locals_, *included, body])
+    source = "\n".join([shebang, _tables() + locals_, *included, body])
     return Script(
         name=name,
         source=source,

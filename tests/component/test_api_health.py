@@ -173,6 +173,25 @@ async def test_ends_and_deaths_are_counted_by_reason(
     assert numbers.of(ended, pool="default", reason="recovery_limit") == 0
 
 
+async def test_the_waits_in_line_are_one_histogram_on_every_replica(
+    redis_url: str, room_service: RoomService, begin_node: BeginNode
+) -> None:
+    """Each wait is counted once, by the registry; a replica that began later shows it too."""
+    async with served(settings_for(redis_url, room_service.url)) as (_, api):
+        await api.create()
+        await begin_node()
+        first = Numbers((await api.get("/metrics")).text)
+    async with served(settings_for(redis_url, room_service.url)) as (_, api):
+        second = Numbers((await api.get("/metrics")).text)
+
+    for numbers in (first, second):
+        assert numbers.of("greenroom_queue_wait_seconds_count", pool="default") == 1
+        assert numbers.of("greenroom_queue_wait_seconds_bucket", pool="default", le="3600") == 1
+        assert numbers.of("greenroom_readmission_wait_seconds_count", pool="default") == 0
+    waited_s = "greenroom_queue_wait_seconds_sum"
+    assert first.of(waited_s, pool="default") == second.of(waited_s, pool="default") > 0
+
+
 async def test_no_number_names_a_session_or_a_person(api: Client, begin_node: BeginNode) -> None:
     """Labels come from closed sets."""
     node = await begin_node()

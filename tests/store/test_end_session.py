@@ -52,6 +52,8 @@ def test_the_slot_goes_to_the_next_in_line_in_the_same_step(world: World) -> Non
         "ctr top": ticket,
         "ctr n_ended_service_error": "1",
         "ctr n_assigned": "2",
+        "ctr n_wait_le_10": "1",
+        "ctr n_wait_ms": "6000",
         "ev 8": "ended a n1 service_error",
         "ev 9": "assigned b n1",
     }

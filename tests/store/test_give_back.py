@@ -34,6 +34,7 @@ def test_a_session_goes_back_with_its_old_ticket(world: World) -> None:
         "s:a attempt": "2",
         "s:a count": "0",
         "s:a back": "node_shutdown",
+        "s:a queued_rt": now,
         "s:a left": "1740000",
         "s:a acked": None,
         "s:a t_session": None,

@@ -21,6 +21,7 @@ def test_without_a_node_a_session_waits(world: World) -> None:
         "s:a epoch": "0",
         "s:a attempt": "1",
         "s:a created": T,
+        "s:a queued_rt": T,
         "s:a updated": T,
         "s:a ver": T,
         "s:a node": "",

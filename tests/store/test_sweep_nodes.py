@@ -43,6 +43,7 @@ def test_a_dead_node_s_session_is_first_in_line_again(world: World) -> None:
         "s:a count": "2",
         "s:a counted": now,
         "s:a back": "node_died",
+        "s:a queued_rt": now,
         "s:a left": "1800000",
         "s:a acked": None,
         "s:a t_session": None,

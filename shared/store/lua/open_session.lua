@@ -43,9 +43,9 @@ end
 keep_registry_time()
 local ticket = next_number('ticket')
 redis.call('HSET', key('s', sid), 'state', 'queued', 'ticket', ticket, 'epoch', 0, 'attempt', 1,
-  'created', now, 'node', '', 'd_queued', d_queued, 'd_assigned', d_assigned, 'd_joining', d_joining,
-  'd_controller', d_controller, 'd_room_empty', d_room_empty, 'd_starting', d_starting,
-  'd_session', d_session, 'd_draining', d_draining)
+  'created', now, 'queued_rt', rt, 'node', '', 'd_queued', d_queued, 'd_assigned', d_assigned,
+  'd_joining', d_joining, 'd_controller', d_controller, 'd_room_empty', d_room_empty,
+  'd_starting', d_starting, 'd_session', d_session, 'd_draining', d_draining)
 redis.call('HSET', key('sd', sid), 'identity', identity)
 redis.call('SET', key('sp', sid), request)
 if idem then

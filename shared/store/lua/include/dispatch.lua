@@ -21,9 +21,23 @@ local function pick_node(avoid)
   return last
 end
 
+-- One more duration of this kind: into its bucket, and to the sum of all.
+local function count_duration(name, ms)
+  local bucket = 'inf'
+  for _, bound in ipairs(DURATION_BOUNDS_MS) do
+    if ms <= bound[2] then
+      bucket = bound[1]
+      break
+    end
+  end
+  total(name .. '_le_' .. bucket)
+  redis.call('HINCRBY', CTR, 'n_' .. name .. '_ms', ms)
+end
+
 local function assign(sid, nid)
   local record = key('s', sid)
-  local s = redis.call('HMGET', record, 'ticket', 'd_assigned', 'd_session', 'left', 'admitted')
+  local s = redis.call('HMGET', record, 'ticket', 'd_assigned', 'd_session', 'left', 'admitted',
+    'queued_rt')
   local epoch = next_number('epoch')
   redis.call('ZREM', key('q'), sid)
   redis.call('ZADD', key('ns', nid), epoch, sid)
@@ -39,6 +53,7 @@ local function assign(sid, nid)
   refresh_free(nid)
   changed(sid, 'assigned', nid, epoch, '')
   total('assigned')
+  if s[6] then count_duration(s[5] and 'readmission' or 'wait', math.max(rt - tonumber(s[6]), 0)) end
   hint(nid, 'assign', sid, epoch)
 end
 

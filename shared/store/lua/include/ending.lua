@@ -63,7 +63,7 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
   local epoch = next_number('epoch')
   redis.call('HSET', record, 'state', 'queued', 'node', '', 'avoid', s[2], 'epoch', epoch,
-    'count', count, 'back', why)
+    'count', count, 'back', why, 'queued_rt', rt)
   if weight > 0 then redis.call('HSET', record, 'counted', rt) end
   redis.call('HINCRBY', record, 'attempt', 1)
   if left then redis.call('HSET', record, 'left', left) end
