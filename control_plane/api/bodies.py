@@ -124,6 +124,8 @@ class Health(TypedDict):
     workers_busy: int
     workers_failed: int
     queued_sessions: int
+    slots_total: int
+    slots_free: int
 
 
 B = TypeVar("B", bound=_Body)

@@ -107,6 +107,8 @@ def health_of(snapshots: tuple[Snapshot, ...] | None, *, livekit_up: bool) -> He
         "workers_busy": _count(nodes, NodeState.BUSY),
         "workers_failed": failed,
         "queued_sessions": sum(pool.queued for pool in snapshots or ()),
+        "slots_total": sum(node.capacity for node in usable),
+        "slots_free": sum(max(node.capacity - node.used, 0) for node in usable),
     }
 
 
