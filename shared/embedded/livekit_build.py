@@ -26,7 +26,7 @@ RELEASE = "v1.13.5"
 
 _PACKAGE = "github.com/livekit/livekit-server/cmd/server"
 _MODULE = Path(__file__).resolve().parents[2] / "scripts" / "livekit"
-_TELL_EVERY_S = 5.0
+_TELL_EVERY_S = 10.0
 _ERROR_LINES = 8
 
 WAYS = (
