@@ -135,6 +135,20 @@ class FakeVenue:
         """Return the room of a session, made when first asked for."""
         return self._stages.setdefault(session_id, FakeStage(self, session_id))
 
+    def known(self, session_id: str) -> FakeStage | None:
+        """Return the room of a session if there is one."""
+        return self._stages.get(session_id)
+
+    def rooms(self) -> list[FakeStage]:
+        """All rooms that were ever asked for and not forgotten."""
+        return list(self._stages.values())
+
+    def forget_empty(self) -> None:
+        """Forget the rooms in which nobody is."""
+        for name, stage in list(self._stages.items()):
+            if not stage.workers and not stage.people:
+                del self._stages[name]
+
     def new_sid(self) -> str:
         """Return a fresh connection id."""
         return f"PA_{next(self._numbers)}"

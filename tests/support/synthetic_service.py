@@ -2,13 +2,15 @@
 
 Its sessions yield chunks of tiny grey frames whose brightness counts up. The session's config says
 what goes wrong: ``fail_in`` is one of ``create``, ``config``, ``pull``, ``frame``, ``error_chunk``,
-``push`` or ``close``; ``chunks`` ends the session by itself; ``hang_close`` blocks the clean-up
-until the test sets the event of `Journal`.
+``push``, ``close`` or ``process`` (then the node dies); ``chunks`` ends the session by itself;
+``hang_close`` blocks the clean-up until the test sets the event of `Journal`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -49,6 +51,8 @@ class SyntheticService:
         self._note("create_session")
         if config.get("fail_in") == "create":
             raise RuntimeError("no memory left for a world")
+        if config.get("fail_in") == "process":
+            os.kill(os.getpid(), signal.SIGKILL)
         if config.get("fail_in") == "config":
             raise ValueError("unknown key 'fail_in'")
         self.journal.created.append(config)

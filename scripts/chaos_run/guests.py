@@ -1,0 +1,160 @@
+"""How does a client behave, whatever breaks behind the API?
+
+Like a good one: it creates with an idempotency key and repeats the call, to any replica, until it
+is answered; it asks how its session stands; when nobody knows the session any more (Redis lost it)
+it asks again with the same key. Some ask twice at once, delete, close the tab or reload. What it
+was told is noted, for the verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+
+from scripts.chaos_run.schedule import Guest
+from scripts.chaos_run.venue import Venue
+from tests.support.fake_room import FakePerson
+
+CHUNK_S = 0.1
+_POLL_S = 0.4
+_AGAIN_S = 0.2
+_LIMIT_S = 3.0
+_DELETE_LIMIT_S = 12.0
+"""A DELETE waits up to ten seconds for the clean-up."""
+_ENDED = frozenset(("closed", "expired", "failed"))
+
+Answer = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Visit:
+    """What one guest saw."""
+
+    guest: Guest
+    accepted: list[tuple[str, float]] = field(default_factory=list)
+    """Session and when the create call was answered (monotonic); more than one only after a
+    loss."""
+    forgotten: list[tuple[str, float]] = field(default_factory=list)
+    """Sessions that were accepted and answered with 404 later, and when."""
+    end: str = ""
+    """The last status that was seen, with its reason; empty: it never ended for this guest."""
+    faults: list[str] = field(default_factory=list)
+    """Answers that no client should get."""
+
+
+class Client:
+    """Plays guests against a fleet's replicas."""
+
+    def __init__(self, addresses: tuple[str, ...], venue: Venue, seed: int) -> None:
+        self._addresses = addresses
+        self._venue = venue
+        self._chance = random.Random(f"guests {seed}")  # noqa: S311 - only spreads the calls
+        self._http = httpx.AsyncClient(timeout=_LIMIT_S, trust_env=False)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def visit(self, visit: Visit, started_s: float) -> None:
+        """Play one guest to its end; cancelled when nothing more will come."""
+        guest = visit.guest
+        await asyncio.sleep(max(0.0, started_s + guest.at_s - time.monotonic()))
+        while not visit.end:
+            session_id = await self._create(visit)
+            person = self._venue.enter(session_id, guest.name) if guest.shows_up else None
+            with _inside(person):
+                await self._stay(visit, session_id, person)
+
+    async def _create(self, visit: Visit) -> str:
+        guest = visit.guest
+        body = {"identity": guest.name, "config": _config(guest)}
+        calls = [self._create_once(visit, body) for _ in range(2 if guest.asks_twice else 1)]
+        ids = dict.fromkeys(await asyncio.gather(*calls))
+        now_s = time.monotonic()
+        visit.accepted += [(session_id, now_s) for session_id in ids]
+        return next(iter(ids))
+
+    async def _create_once(self, visit: Visit, body: Answer) -> str:
+        """Repeat the call until it is answered; the key makes that safe."""
+        key = {"Idempotency-Key": visit.guest.name}
+        while True:
+            url = f"{self._any_address()}/v1/stream/sessions"
+            with contextlib.suppress(httpx.TransportError):
+                answer = await self._http.post(url, json=body, headers=key)
+                if answer.is_success:
+                    return str(answer.json()["session_id"])
+                _check(visit, answer)
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _stay(self, visit: Visit, session_id: str, person: FakePerson | None) -> None:
+        """Look after the session until it has ended, is forgotten, or the guest goes."""
+        guest, since_s = visit.guest, time.monotonic()
+        reloads_after_s = guest.reloads_after_s
+        while True:
+            stayed_s = time.monotonic() - since_s
+            if guest.vanishes_after_s is not None and stayed_s > guest.vanishes_after_s:
+                visit.end = "vanished"
+                return
+            if person is not None and reloads_after_s is not None and stayed_s > reloads_after_s:
+                person.stage.reload(person)
+                reloads_after_s = None
+            if guest.deletes_after_s is not None and stayed_s > guest.deletes_after_s:
+                record = await self._ask(visit, "DELETE", session_id)
+            else:
+                record = await self._ask(visit, "GET", session_id)
+            if record is None:
+                visit.forgotten.append((session_id, time.monotonic()))
+                return
+            if record.get("status") in _ENDED:
+                visit.end = f"{record['status']} {record.get('reason') or ''}".strip()
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def _ask(self, visit: Visit, method: str, session_id: str) -> Answer | None:
+        """Return what one replica says; None if the session is unknown, {} if it can't say."""
+        url = f"{self._any_address()}/v1/stream/sessions/{session_id}"
+        limit_s = _DELETE_LIMIT_S if method == "DELETE" else _LIMIT_S
+        with contextlib.suppress(httpx.TransportError):
+            answer = await self._http.request(method, url, timeout=limit_s)
+            if answer.status_code == HTTPStatus.NOT_FOUND:
+                return None
+            if answer.is_success:
+                record: Answer = answer.json()
+                return record
+            _check(visit, answer)
+        return {}
+
+    def _any_address(self) -> str:
+        return self._chance.choice(self._addresses)
+
+
+def _config(guest: Guest) -> Answer:
+    config: Answer = {"chunks": max(1, round(guest.plays_s / CHUNK_S)), "chunk_s": CHUNK_S}
+    return {**config, "fail_in": "process"} if guest.is_poison else config
+
+
+def _check(visit: Visit, answer: httpx.Response) -> None:
+    """An outage is answered with 503; anything else is a bug."""
+    if answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
+        told = f"{answer.request.method} → {answer.status_code} {answer.text[:200]}"
+        visit.faults.append(told)
+
+
+@contextlib.contextmanager
+def _inside(person: FakePerson | None) -> Iterator[None]:
+    """Be in the room for the length of the block, under whichever connection."""
+    try:
+        yield
+    finally:
+        if person is not None:
+            for one in list(person.stage.people.values()):
+                if one.identity == person.identity:
+                    one.leave()

@@ -1,0 +1,163 @@
+"""How is one seed played, and when is it over?
+
+Guests come and faults happen as planned; then everything is healed, and all must come to rest: each
+session ended, each slot free, each node serving. What was seen goes to the verdict. Before the next
+seed the records of the ended sessions are let expire, as an hour would do, and copies of calls that
+are still on their way get the time to arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import redis
+
+from scripts.chaos_run import verdict
+from scripts.chaos_run.faults import Done, Faults
+from scripts.chaos_run.figures import Figures, figures
+from scripts.chaos_run.fleet import POOL, Fleet
+from scripts.chaos_run.guests import Client, Visit
+from scripts.chaos_run.schedule import NODES, Plan
+from scripts.chaos_run.venue import Frame
+from scripts.chaos_run.verdict import Verdict
+from shared.errors import StoreUnavailable
+from shared.events import Event
+from shared.states import SessionState
+from shared.store import Registry
+from shared.store.keys import prefix
+from tests.support.key_dump import Key, read_all
+from tests.support.wait import scaled_s
+
+SETTLES_WITHIN_S = 90.0
+"""Struck nodes rest for up to half a minute, and then the line has to be served."""
+_QUIET_S = 2.5
+"""Longer than any copy of a call is on its way, and than two beats."""
+_LOOK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One seed, what happened in it, and what is to be said of it."""
+
+    plan: Plan
+    verdict: Verdict
+    figures: Figures
+    done: tuple[Done, ...]
+    visits: tuple[Visit, ...]
+    events: tuple[Event, ...]
+    sessions: int
+    frames: int
+    seconds: float
+
+
+async def play(fleet: Fleet, plan: Plan) -> Played:
+    """Play one seed to its verdict."""
+    started_s = time.monotonic()
+    registry = Registry.connect(fleet.redis_url)
+    client = Client(fleet.addresses, fleet.venue, plan.seed)
+    try:
+        latest = await registry.trail.latest(POOL, 1)
+        visits = [Visit(guest=guest) for guest in plan.guests]
+        coming = [asyncio.create_task(client.visit(visit, started_s)) for visit in visits]
+        faults = Faults(fleet, plan.seed)
+        await faults.run(plan.faults)
+        away = await fleet.heal()
+        await _settle(registry, coming)
+        since = f"({latest[-1].id}" if latest else "-"
+        events = [event async for event in registry.trail.read(POOL, since=since)]
+        states = await _states(registry, visits)
+    finally:
+        await client.aclose()
+        await registry.aclose()
+    frames = fleet.venue.take_frames()
+    found = await _judge(fleet, visits, states, events, frames, faults.done)
+    found.surprises.extend(f"{name} doesn't come back" for name in away)
+    found.surprises.extend(_surprises(fleet, plan, visits))
+    return Played(
+        plan=plan,
+        verdict=found,
+        figures=figures(events, faults.done),
+        done=tuple(faults.done),
+        visits=tuple(visits),
+        events=tuple(events),
+        sessions=len({event.session_id for event in events if event.session_id}),
+        frames=len(frames),
+        seconds=round(time.monotonic() - started_s, 1),
+    )
+
+
+async def _settle(registry: Registry, coming: list[asyncio.Task[None]]) -> None:
+    """Return when all is at rest for a while, or when it should be and isn't."""
+    deadline_s = time.monotonic() + scaled_s(SETTLES_WITHIN_S)
+    await asyncio.wait(coming, timeout=scaled_s(SETTLES_WITHIN_S))
+    for task in coming:
+        task.cancel()
+    await asyncio.gather(*coming, return_exceptions=True)
+    quiet_since_s: float | None = None
+    while time.monotonic() < deadline_s:
+        now_s = time.monotonic()
+        if not await _is_quiet(registry):
+            quiet_since_s = None
+        elif quiet_since_s is None:
+            quiet_since_s = now_s
+        elif now_s - quiet_since_s > _QUIET_S:
+            return
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def _is_quiet(registry: Registry) -> bool:
+    try:
+        snapshot = await registry.snapshot(POOL)
+    except StoreUnavailable:
+        return False
+    used = sum(node.used for node in snapshot.nodes)
+    return not snapshot.states and not used and len(snapshot.nodes) == len(NODES)
+
+
+async def _states(registry: Registry, visits: list[Visit]) -> dict[str, SessionState | None]:
+    accepted = [session_id for visit in visits for session_id, _ in visit.accepted]
+    facts = await registry.inspection.look(POOL, sessions=accepted)
+    return {one.session_id: one.state for one in facts.sessions}
+
+
+async def _judge(
+    fleet: Fleet,
+    visits: list[Visit],
+    states: dict[str, SessionState | None],
+    events: list[Event],
+    frames: list[Frame],
+    done: list[Done],
+) -> Verdict:
+    found = await asyncio.to_thread(_take_keys, fleet.redis_url)
+    thawed = {name: fleet.members[name].thawed_at_s for name in NODES}
+    return Verdict(
+        lost=list(verdict.lost(visits, states, done)),
+        doubled=list(verdict.doubled(frames, thawed)),
+        overtaken=list(verdict.overtaken(events)),
+        leaked=list(verdict.leaked(found, prefix(POOL))),
+        keys=list(verdict.strange_keys(found)),
+        surprises=[],
+    )
+
+
+def _surprises(fleet: Fleet, plan: Plan, visits: list[Visit]) -> Iterator[str]:
+    has_poison = any(guest.is_poison for guest in plan.guests)
+    for one in fleet.take_surprises():
+        if not (one.killed and has_poison):
+            yield f"{one.name} {one.what}: {one.tail[-3:]}"
+    for visit in visits:
+        for fault in visit.faults:
+            yield f"{visit.guest.name}: {fault}"
+
+
+def _take_keys(url: str) -> list[Key]:
+    """Read all keys, then let those that would expire do it now."""
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        found = read_all(client)
+        for key in found:
+            if key.ttl_ms >= 0:
+                client.pexpire(key.name, 1)
+    return found

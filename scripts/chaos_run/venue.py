@@ -1,0 +1,230 @@
+"""Which rooms do the nodes of a chaos run play in, and who saw what there?
+
+A stand-in for LiveKit that all processes share: rooms with the manners of `FakeVenue`, reached by
+workers over one TCP connection per join (`tests.support.remote_room` is the other end), and the
+room service over HTTP, as replicas and nodes call it. Each frame that a worker sends is noted with
+the sender's clock: that's how two publishers of one session are found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass
+
+from aiohttp import web
+from google.protobuf.message import Message
+from livekit.protocol import models
+from livekit.protocol import room as messages
+
+from gpu_node.room import Lost, RoomEvents, RoomRequest
+from shared.errors import RoomsUnavailable
+from shared.ids import WorkerIdentity, session_of_room
+from shared.records import Presence
+from shared.rooms.tokens import ATTEMPT_ATTRIBUTE, EPOCH_ATTRIBUTE, ROLE_ATTRIBUTE, Role
+from tests.support.fake_room import FakePerson, FakeRoom, FakeStage, FakeVenue
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame as its worker sent it."""
+
+    sent_s: float
+    """CLOCK_MONOTONIC of the sender; all processes of a machine share it."""
+    session_id: str
+    node_id: str
+    epoch: int
+    attempt: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (self.epoch, self.attempt)
+
+
+class Venue:
+    """All rooms of one run."""
+
+    def __init__(self) -> None:
+        self._rooms = FakeVenue()
+        self._frames: list[Frame] = []
+        self._workers: asyncio.Server | None = None
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._http: web.AppRunner | None = None
+        self.workers_port = 0
+        self.http_port = 0
+
+    async def open(self) -> None:
+        """Listen for workers and for calls of the room service."""
+        self._workers = await asyncio.start_server(self._host_worker, "127.0.0.1", 0)
+        self.workers_port = self._workers.sockets[0].getsockname()[1]
+        app = web.Application()
+        app.router.add_post("/twirp/livekit.RoomService/{method}", self._answer)
+        self._http = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
+        await self._http.setup()
+        await web.TCPSite(self._http, "127.0.0.1", 0).start()
+        self.http_port = self._http.addresses[0][1]
+
+    async def aclose(self) -> None:
+        """Close everything."""
+        if self._workers is not None:
+            self._workers.close()
+        for writer in list(self._connections):
+            writer.transport.abort()
+        if self._http is not None:
+            await self._http.cleanup()
+
+    def fail(self) -> None:
+        """Be away: workers lose their rooms, nobody joins, calls are refused."""
+        self._rooms.reachable = False
+        for stage in self._rooms.rooms():
+            stage.cut(Lost.CONNECTION)
+
+    def recover(self) -> None:
+        """Be there again."""
+        self._rooms.reachable = True
+
+    def enter(self, session_id: str, identity: str) -> FakePerson:
+        """Let a controller into the session's room."""
+        return self._rooms.stage(session_id).enter(identity)
+
+    def take_frames(self) -> list[Frame]:
+        """Return the frames that came since the last call, and forget them and empty rooms."""
+        frames, self._frames = self._frames, []
+        self._rooms.forget_empty()
+        return frames
+
+    # --- workers --------------------------------------------------------------------------------
+
+    async def _host_worker(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Serve one join of one worker, from its first line to the end of its connection."""
+        self._connections.add(writer)
+        room: FakeRoom | None = None
+        try:
+            hello = json.loads(await reader.readline())
+            identity = WorkerIdentity(**hello["worker"])
+            room = self._rooms(_request(hello, identity, writer))
+            await room.join()
+            _tell(writer, joined=_told(room.presence()))
+            while line := await reader.readline():
+                await self._take(room, hello["session"], identity, json.loads(line))
+        except RoomsUnavailable as refused:
+            _tell(writer, refused=str(refused))
+        except (OSError, ValueError):
+            pass  # killed in the middle of a line
+        finally:
+            self._connections.discard(writer)
+            if room is not None:
+                await room.leave()
+            writer.close()
+
+    async def _take(
+        self, room: FakeRoom, session_id: str, worker: WorkerIdentity, said: dict[str, object]
+    ) -> None:
+        if "frame" in said:
+            sent_s = float(str(said["frame"]))
+            self._frames.append(Frame(sent_s, session_id, worker.node_id, *worker.order))
+        elif isinstance(status := said.get("status"), dict):
+            await room.send_status(status)
+
+    # --- the room service -----------------------------------------------------------------------
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        if not self._rooms.reachable:
+            return _fault(503, "unavailable")
+        method, body = request.match_info["method"], await request.read()
+        reply: Message
+        match method:
+            case "ListRooms":
+                reply = messages.ListRoomsResponse()
+            case "CreateRoom":
+                made = messages.CreateRoomRequest.FromString(body)
+                reply = models.Room(name=made.name, metadata=made.metadata)
+            case "DeleteRoom":
+                self._delete(messages.DeleteRoomRequest.FromString(body).room)
+                reply = messages.DeleteRoomResponse()
+            case "ListParticipants":
+                room = messages.ListParticipantsRequest.FromString(body).room
+                reply = messages.ListParticipantsResponse(participants=self._present(room))
+            case "RemoveParticipant":
+                self._remove(messages.RoomParticipantIdentity.FromString(body))
+                reply = messages.RemoveParticipantResponse()
+            case "SendData":
+                self._send(messages.SendDataRequest.FromString(body))
+                reply = messages.SendDataResponse()
+            case _:
+                return _fault(404, "bad_route")
+        return web.Response(body=reply.SerializeToString(), content_type="application/protobuf")
+
+    def _known(self, room: str) -> FakeStage | None:
+        return self._rooms.known(session_of_room(room) or "")
+
+    def _delete(self, room: str) -> None:
+        if (stage := self._known(room)) is not None:
+            stage.delete()
+
+    def _present(self, room: str) -> list[models.ParticipantInfo]:
+        stage = self._known(room)
+        if stage is None:
+            return []
+        people = [
+            _participant(person.sid, person.identity, Role.CONTROLLER, None)
+            for person in stage.people.values()
+        ]
+        workers = [one.occupant for one in stage.rooms()]
+        return people + [_participant(w.sid, w.identity, Role.WORKER, w.order) for w in workers]
+
+    def _remove(self, who: messages.RoomParticipantIdentity) -> None:
+        stage = self._known(who.room)
+        for room in stage.rooms() if stage is not None else []:
+            if room.occupant.identity == who.identity:
+                room.lose(Lost.REMOVED)
+
+    def _send(self, sent: messages.SendDataRequest) -> None:
+        stage = self._known(sent.room)
+        for person in stage.people.values() if stage is not None else []:
+            person.statuses.append(json.loads(sent.data))
+
+
+def _request(
+    hello: dict[str, str], identity: WorkerIdentity, writer: asyncio.StreamWriter
+) -> RoomRequest:
+    return RoomRequest(
+        session_id=hello["session"],
+        identity=identity,
+        controller=hello["controller"],
+        fps=1,
+        events=RoomEvents(
+            on_control=lambda *_: None,  # guests of a chaos run press no keys
+            on_presence=lambda presence: _tell(writer, presence=_told(presence)),
+            on_lost=lambda reason: _tell(writer, lost=reason),
+            on_arrival=lambda who: _tell(writer, arrival=who),
+        ),
+    )
+
+
+def _told(presence: Presence) -> list[object]:
+    return [presence.connected, presence.controller, presence.participants]
+
+
+def _tell(writer: asyncio.StreamWriter, **news: object) -> None:
+    with contextlib.suppress(OSError):
+        writer.write(json.dumps(news).encode() + b"\n")
+
+
+def _participant(
+    sid: str, identity: str, role: Role, order: tuple[int, int] | None
+) -> models.ParticipantInfo:
+    info = models.ParticipantInfo(identity=identity, sid=sid)
+    info.attributes[ROLE_ATTRIBUTE] = role
+    if order is not None:
+        info.attributes[EPOCH_ATTRIBUTE] = str(order[0])
+        info.attributes[ATTEMPT_ATTRIBUTE] = str(order[1])
+    return info
+
+
+def _fault(status: int, code: str) -> web.Response:
+    text = json.dumps({"code": code, "msg": "a fault of the plan"})
+    return web.Response(status=status, text=text, content_type="application/json")

@@ -1,0 +1,155 @@
+"""Was anything lost, played twice, overtaken or leaked? Pure.
+
+Each check takes what was seen from outside (answers of the API, frames in the rooms) or the
+registry's own words (audit trail, keys), and returns one sentence per finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from scripts.chaos_run.faults import Done
+from scripts.chaos_run.guests import Visit
+from scripts.chaos_run.schedule import Kind
+from scripts.chaos_run.venue import Frame
+from shared.events import Event
+from shared.states import ENDED_STATES, SessionState
+from shared.store.keys import kind_of
+from tests.support.audit import Pool, violations
+from tests.support.key_dump import Key
+
+_FSYNC_S = 1.0
+"""What everysec may lose beyond the moments that a plan names: our clock of sizes is coarse."""
+_ANSWER_S = 1.5
+"""So long an answer may be on its way after its call was done."""
+_IN_FLIGHT_S = 0.02
+_WAITS = frozenset(("queued", "returned"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One sentence per finding; all empty: the seed held."""
+
+    lost: list[str]
+    doubled: list[str]
+    overtaken: list[str]
+    leaked: list[str]
+    keys: list[str]
+    surprises: list[str]
+    """Processes that ended unasked, answers that no client should get."""
+
+    @property
+    def holds(self) -> bool:
+        return not any(self.as_dict().values())
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """Return all findings by kind."""
+        return {
+            "lost": self.lost,
+            "doubled": self.doubled,
+            "overtaken": self.overtaken,
+            "leaked": self.leaked,
+            "keys": self.keys,
+            "surprises": self.surprises,
+        }
+
+
+def lost(
+    visits: Iterable[Visit], states: Mapping[str, SessionState | None], done: Iterable[Done]
+) -> Iterator[str]:
+    """Find accepted sessions that are nowhere, never ended, or of one key and yet two.
+
+    Args:
+        visits: What the guests saw.
+        states: Of each session that was accepted, as the registry knows it at the end; None: it
+            doesn't.
+        done: The faults; a lost tail excuses what was accepted shortly before.
+    """
+    losses = [fault for fault in done if fault.kind is Kind.LOSE_TAIL]
+    for visit in visits:
+        kept: dict[str, None] = {}
+        for session_id, accepted_s in visit.accepted:
+            state = states.get(session_id)
+            if state is None and not _excused(accepted_s, losses):
+                yield f"{session_id} of {visit.guest.name} was accepted and is nowhere"
+            elif state is not None and state not in ENDED_STATES:
+                yield f"{session_id} of {visit.guest.name} never ended, it is {state}"
+            if state is not None:
+                kept[session_id] = None
+        if len(kept) > 1:
+            yield f"{visit.guest.name} has two sessions under one key: {list(kept)}"
+        for session_id, seen_s in visit.forgotten:
+            if states.get(session_id) is not None and not losses:
+                yield f"{session_id} was said to be unknown at {seen_s:.1f} and is there"
+        if not visit.end:
+            yield f"{visit.guest.name} never learned that its session ended"
+
+
+def _excused(accepted_s: float, losses: Iterable[Done]) -> bool:
+    return any(
+        loss.began_at_s - loss.lost_s - _FSYNC_S <= accepted_s <= loss.ended_at_s + _ANSWER_S
+        for loss in losses
+    )
+
+
+def doubled(frames: Iterable[Frame], thawed_at_s: Mapping[str, list[float]]) -> Iterator[str]:
+    """Find frames of a worker after frames of a newer one of the same session.
+
+    One frame of a process that has just been woken is let pass: it was frozen between asking for
+    its lease and sending. A real page doesn't play it, since it knows the newer worker.
+    """
+    newest: dict[str, Frame] = {}
+    told: set[tuple[str, int, int]] = set()
+    for frame in sorted(frames, key=lambda frame: frame.sent_s):
+        before = newest.get(frame.session_id)
+        if before is None or frame.order >= before.order:
+            newest[frame.session_id] = frame
+            continue
+        wakes = thawed_at_s.get(frame.node_id, [])
+        if any(0 <= frame.sent_s - wake_s < _IN_FLIGHT_S for wake_s in wakes):
+            continue
+        if (which := (frame.session_id, *frame.order)) not in told:
+            told.add(which)
+            late_s = frame.sent_s - before.sent_s
+            yield (
+                f"{frame.session_id}: {frame.node_id} under {frame.order} sent a frame "
+                f"{late_s:.3f} s after one of {before.node_id} under {before.order}"
+            )
+
+
+def overtaken(events: Iterable[Event]) -> Iterator[str]:
+    """Find admissions of somebody who wasn't the first in line then."""
+    waiting: dict[str, int] = {}
+    for event in events:
+        if not event.session_id:
+            continue
+        if event.what in _WAITS:
+            waiting[event.session_id] = event.ticket or 0
+            continue
+        ticket = waiting.pop(event.session_id, None)
+        if event.what == "assigned" and ticket is not None:
+            before = [sid for sid, other in waiting.items() if other < ticket]
+            if before:
+                yield f"{event.session_id} was assigned at {event.id} before {before[:3]}"
+
+
+def leaked(found: list[Key], prefix: str) -> Iterator[str]:
+    """Find slots that are held by nobody, and whatever contradicts itself once all is quiet."""
+    pool = Pool(found, prefix)
+    for node, members in pool.members.items():
+        for member in members:
+            yield f"{node} still holds {member}"
+    for name, session in pool.live.items():
+        yield f"{name} is still {session['state']}"
+    yield from violations(found)
+
+
+def strange_keys(found: list[Key]) -> Iterator[str]:
+    """Find keys that nobody owns or that will stay for ever."""
+    for key in found:
+        kind = kind_of(key.name)
+        if kind is None:
+            yield f"{key.name} has no owner"
+        elif not kind.lasting and key.ttl_ms < 0 and kind.suffix not in ("n:<nid>", "ns:<nid>"):
+            yield f"{key.name} has no lifetime"
