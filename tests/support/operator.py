@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +17,10 @@ from typer.testing import CliRunner
 
 from control_plane.cli.main import app
 from shared.errors import StartupError
+from shared.ids import new_session_id
+from shared.records import OpenRequest, SessionLimits, SessionRequest
+from shared.store import Registry
+from tests.support.redis_server import POOL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +60,21 @@ class Operator:
 
 
 @pytest.fixture
-def operator(redis_url: str, tmp_path: Any) -> Operator:
+def operator(redis_url: str, tmp_path: Path) -> Operator:
     """An operator of the system on this test's Redis."""
     return Operator(redis_url, GREENROOM_DATA_DIR=str(tmp_path))
 
 
-MakeSession = Callable[..., str]
+async def open_sessions(registry: Registry, count: int) -> list[str]:
+    """Put sessions into the line, one after the other; those that find a slot are assigned."""
+    names = [new_session_id(POOL) for _ in range(count)]
+    for name in names:
+        request = OpenRequest(
+            pool=POOL,
+            session_id=name,
+            request=SessionRequest(identity="ann"),
+            limits=SessionLimits(queued_s=600),
+            queue_size=100,
+        )
+        await registry.open(request)
+    return names
