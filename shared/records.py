@@ -348,6 +348,24 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One pool's line at one instant, and what its movement depends on."""
+
+    pool: str
+    at_s: float
+    waiting: tuple[tuple[str, int], ...]
+    """The first sessions in line with their tickets, in order."""
+    queued: int
+    slots: int
+    """Of all nodes that serve the line, taken or not."""
+    taken: int
+    held_s: tuple[float, ...]
+    """For how long some of the taken ones are held by now."""
+    holds_s: tuple[float, ...]
+    """For how long the last sessions that ran held theirs, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """A session that a sweep or a cancel made terminal; its room is to be deleted."""
 

@@ -6,7 +6,7 @@ those keys. `Registry` is the whole of it, built once in each process's composit
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Self
 
 from shared.store.admission import Admission
@@ -15,7 +15,7 @@ from shared.store.inspection import Inspection
 from shared.store.nodes import BeatLink, Nodes
 from shared.store.sessions import Sessions
 from shared.store.trail import Trail
-from shared.store.wakeups import assignment_hints
+from shared.store.wakeups import assignment_hints, session_hints
 
 __all__ = ["BeatLink", "Registry"]
 
@@ -31,6 +31,7 @@ class Registry:
         nodes = Nodes(connection)
         self.open = admission.open
         self.cancel = admission.cancel
+        self.line = admission.line
         self.put_image = admission.put_image
         self.touch = sessions.touch
         self.read = sessions.read
@@ -60,9 +61,13 @@ class Registry:
         """Have *observe* told of every script call: its name and the seconds it took."""
         self._connection.observe = observe
 
-    def assignment_hints(self, pool: str, node_id: str) -> AsyncIterator[None]:
+    def assignment_hints(self, pool: str, node_id: str) -> AsyncIterator[str | None]:
         """Yield when something may have changed for a node; see `wakeups`."""
         return assignment_hints(self._connection, pool, node_id)
+
+    def session_hints(self, pools: Iterable[str], replica: str) -> AsyncIterator[str | None]:
+        """Yield sessions of *pools* that may have changed; see `wakeups`."""
+        return session_hints(self._connection, pools, replica)
 
     async def aclose(self) -> None:
         """Close all connections."""

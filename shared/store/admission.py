@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from shared.errors import AssetBudgetSpent, IdempotencyMismatch, UnknownSession
 from shared.ids import pool_of
-from shared.records import Admitted, Ended, Opened, OpenRequest, Queued, Refused, SessionRecord
+from shared.records import (
+    Admitted,
+    Ended,
+    Line,
+    Opened,
+    OpenRequest,
+    Queued,
+    Refused,
+    SessionRecord,
+)
 from shared.states import Reason, SessionState
 from shared.store import replies
 from shared.store.connection import Connection
 
 IMAGE_BUDGET_BYTES = 256 * 1024 * 1024
 """All images of one pool's live sessions together."""
+WAITING_READ = 10_000
+"""The longest line that may be set; a millisecond of the server, half a megabyte on the wire."""
+RESIDENTS_READ = 200
+"""Enough to tell how far along those on stage are."""
 
 
 class Admission:
@@ -60,6 +73,13 @@ class Admission:
         if word == "gone":
             raise UnknownSession(session_id=session_id)
         return replies.session(rest[0])
+
+    async def line(self, pool: str) -> Line:
+        """Return one pool's line, as far as `WAITING_READ`, and what its movement depends on."""
+        _, rest = await self._connection.call(
+            "read_line", pool, most_waiting=WAITING_READ, most_residents=RESIDENTS_READ
+        )
+        return replies.line(pool, rest)
 
     async def put_image(self, session_id: str, image: bytes) -> None:
         """Keep *image* for a session that is about to be opened.

@@ -172,8 +172,15 @@ class Connection:
         return self.own_client().pubsub()
 
     def own_client(self) -> redis.asyncio.Redis:
-        """Return a client that shares no connection, so it may block; the caller closes it."""
-        return redis.asyncio.Redis.from_url(self._url, health_check_interval=10)
+        """Return a client that shares no connection, so it may block; the caller closes it.
+
+        Its caller also bounds each call. With a timeout of redis-py's own, each write would go
+        through ``asyncio.wait_for``, which on Python 3.11 swallows a cancellation that comes just
+        when the write is done: a task that is asked to stop would go on for ever.
+        """
+        return redis.asyncio.Redis.from_url(
+            self._url, socket_timeout=None, socket_connect_timeout=self._answer_within_s
+        )
 
     async def aclose(self) -> None:
         """Close all connections; harmless when done twice."""

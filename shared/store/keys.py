@@ -106,6 +106,13 @@ KEY_TABLE: tuple[KeyKind, ...] = (
         lasting=False,
     ),
     KeyKind(
+        suffix="holds",
+        type="list",
+        what="how long the last sessions held their slots (ms), for estimates",
+        lifetime="for ever, the last 64",
+        lasting=True,
+    ),
+    KeyKind(
         suffix="ctr",
         type="hash",
         what="last numbers issued, registry time, totals, schema",
@@ -135,6 +142,11 @@ def prefix(pool: str) -> str:
 def assignments_channel(pool: str, node_id: str) -> str:
     """Return the pub/sub channel with hints for one node (a hint, never truth)."""
     return f"{prefix(pool)}w:{node_id}"
+
+
+def changes_channel(pool: str, replica: str) -> str:
+    """Return the pub/sub channel with hints for one replica's followers of sessions."""
+    return f"{prefix(pool)}r:{replica}"
 
 
 def line_key(pool: str) -> str:

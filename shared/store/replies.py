@@ -1,4 +1,4 @@
-"""How does a script's reply become a record?  (pure)
+"""How does a script's reply become a record? Pure.
 
 The one place that knows the order of fields of ``lua/include/record.lua`` and of the node replies.
 """
@@ -6,13 +6,14 @@ The one place that knows the order of fields of ``lua/include/record.lua`` and o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from shared.records import (
     Assignment,
     Ending,
     Kill,
+    Line,
     NodeProfile,
     NodeRecord,
     Return,
@@ -61,26 +62,31 @@ def session(value: object) -> SessionRecord:
 
 
 def assignments(value: object) -> tuple[Assignment, ...]:
+    """Decode ``{sid, epoch}`` rows."""
     return tuple(Assignment(session_id=sid, epoch=int(epoch)) for sid, epoch in rows(value))
 
 
 def kills(value: object) -> tuple[Kill, ...]:
+    """Decode ``{sid, epoch, reason}`` rows of a beat's reply."""
     return tuple(
         Kill(session_id=sid, epoch=int(epoch), reason=reason) for sid, epoch, reason in rows(value)
     )
 
 
 def returns(value: object) -> tuple[Return, ...]:
+    """Decode ``{sid, epoch, why}`` rows of a sweep's reply."""
     return tuple(
         Return(session_id=sid, epoch=int(epoch), why=why) for sid, epoch, why in rows(value)
     )
 
 
 def endings(value: object) -> tuple[Ending, ...]:
+    """Decode ``{sid, reason, why}`` rows of a sweep's reply."""
     return tuple(Ending(session_id=sid, reason=Reason(reason)) for sid, reason, _ in rows(value))
 
 
 def node(value: object) -> NodeRecord:
+    """Decode a node of ``snapshot``."""
     (
         nid, state, judged, draining, incarnation, capacity, used, quarantined, media_ok, beat_age,
         profile, start_ms, admin,
@@ -105,6 +111,22 @@ def pairs(value: object) -> Iterable[tuple[str, int]]:
     """Decode ``{name, count, name, count, ...}``."""
     flat = fields(value)
     return ((name, int(count)) for name, count in zip(flat[::2], flat[1::2], strict=True))
+
+
+def line(pool: str, reply: Sequence[object]) -> Line:
+    """Decode the reply of ``read_line``."""
+    at, waiting, queued, slots, taken, held, holds = reply
+    flat = fields(waiting)
+    return Line(
+        pool=pool,
+        at_s=int(str(at)) / 1000,
+        waiting=tuple(zip(flat[::2], map(int, map(float, flat[1::2])), strict=True)),
+        queued=int(str(queued)),
+        slots=int(str(slots)),
+        taken=int(str(taken)),
+        held_s=tuple(int(ms) / 1000 for ms in fields(held)),
+        holds_s=tuple(int(ms) / 1000 for ms in fields(holds)),
+    )
 
 
 def profile_json(profile: NodeProfile) -> str:
@@ -133,6 +155,7 @@ def request_json(request: SessionRequest) -> str:
 
 
 def request(raw: bytes) -> SessionRequest:
+    """Decode ``sp:<sid>``."""
     return SessionRequest(**json.loads(raw))
 
 

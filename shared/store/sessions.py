@@ -33,12 +33,17 @@ class Sessions:
         self._connection = connection
         self._images = images
 
-    async def touch(self, session_ids: Iterable[str]) -> dict[str, SessionRecord]:
-        """Return the sessions that exist, with live positions; a sign of life of those that wait."""
+    async def touch(
+        self, session_ids: Iterable[str], *, replica: str = ""
+    ) -> dict[str, SessionRecord]:
+        """Return the sessions that exist, with live positions; a sign of life of those that wait.
+
+        A named *replica* is told of their changes from now on (`wakeups.session_hints`).
+        """
         found: dict[str, SessionRecord] = {}
         for pool, group in groupby(sorted(set(session_ids), key=pool_of), key=pool_of):
             _, rest = await self._connection.call(
-                "touch_sessions", pool, session_ids=" ".join(group)
+                "touch_sessions", pool, session_ids=" ".join(group), replica=replica
             )
             found.update((record.session_id, record) for record in map(replies.session, rest))
         return found

@@ -111,7 +111,7 @@ class Admission(RuleBasedStateMachine):
     @rule(which=any_one)
     def touch(self, which: int) -> None:
         name = pick(list(self.sides.model.sessions), which)
-        self.act("touch_sessions", name, session_ids=name)
+        self.act("touch_sessions", name, session_ids=name, replica="")
 
     # Nodes.
 

@@ -22,7 +22,7 @@ FILES = sorted(LUA.rglob("*.lua"))
 TESTS = Path(__file__).parent
 
 MAY_BE_REFUSED_FOR_MEMORY = {"open_session", "put_image"}
-READ_ONLY = {"inspect", "read_session", "snapshot"}
+READ_ONLY = {"inspect", "read_line", "read_session", "snapshot"}
 
 
 # Headers.
@@ -95,7 +95,7 @@ def test_keys_are_built_in_one_place(file: Path) -> None:
     keys = re.findall(r"redis\.call\('(?!TIME)[A-Z]+', ([^,)]+)", text)
     literals = [key for key in keys if not re.match(r"key\('?\w+|[A-Za-z_]\w*$", key)]
     assert literals == []
-    kinds = {row.suffix.split(":")[0] for row in KEY_TABLE} | {"w"}
+    kinds = {row.suffix.split(":")[0] for row in KEY_TABLE} | {"w", "r"}
     assert set(re.findall(r"\bkey\('(\w+)'", text)) <= kinds
 
 
@@ -157,7 +157,7 @@ def test_a_full_server_refuses_newcomers_and_frees_slots(start_redis: StartRedis
         with pytest.raises(redis.exceptions.OutOfMemoryError):
             world.run("put_image", session_id=sid("b"), image=b"jpeg", budget_bytes=99)
         assert world.beat()[0] == "ok"
-        assert world.run("touch_sessions", session_ids=sid("a"))[0] == "ok"
+        assert world.run("touch_sessions", session_ids=sid("a"), replica="r1")[0] == "ok"
         assert world.run("snapshot", waiting_shown=9)[0] == "ok"
         world.run("cancel_session", session_id=sid("a"), reason="client_stop")
         done = world.run("end_session", **world.owner("a"), reason="completed", error="")

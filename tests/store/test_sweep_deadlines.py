@@ -34,7 +34,7 @@ def test_a_silent_waiter_gives_up_its_place(world: World) -> None:
     """The waiting lease is over: abandoned."""
     world.open("a", "b")
     world.pass_time(30)
-    world.run("touch_sessions", session_ids=sid("b"))
+    world.run("touch_sessions", session_ids=sid("b"), replica="")
     world.pass_time(30)
     assert sweep(world) == ("done", [[], [[sid("a"), "queue_abandoned", "queued"]]])
     assert world.changes["s:a state"] == "expired"

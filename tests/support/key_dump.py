@@ -29,6 +29,12 @@ for _, name in ipairs(redis.call('KEYS', '*')) do
   local kind, value = redis.call('TYPE', name).ok, {}
   if kind == 'hash' then value = redis.call('HGETALL', name) end
   if kind == 'zset' then value = redis.call('ZRANGE', name, 0, -1, 'WITHSCORES') end
+  if kind == 'list' then
+    for place, item in ipairs(redis.call('LRANGE', name, 0, -1)) do
+      value[#value + 1] = tostring(place)
+      value[#value + 1] = item
+    end
+  end
   if kind == 'string' then value = {'', redis.call('GET', name)} end
   if kind == 'stream' then
     for place, entry in ipairs(redis.call('XRANGE', name, '-', '+')) do
@@ -49,7 +55,7 @@ return found
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One key: its parts are hash fields, zset members, stream places, or '' for a string."""
+    """One key: its parts are hash fields, zset members, stream or list places, '' for a string."""
 
     name: str
     ttl_ms: int

@@ -6,8 +6,8 @@
 -- Touches: q, s:<sid>, sd:<sid>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
 -- Replies: moved, stop, illegal, fenced
 -- Fields: moved, illegal: the state now; stop: the reason
--- Publishes: w:<nid> stop (for draining), assign (a cleared node may serve the line)
--- Include: core, deadlines, slots, ending, dispatch, owner
+-- Publishes: w:<nid> stop (for draining), assign (a cleared node may serve the line); r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch, owner
 local DISPATCH_BUDGET = 8
 local STEPS = {joining_room = true, starting_pipeline = true, running = true, draining = true}
 

@@ -4,11 +4,11 @@
 -- accepted under a lower stamp can be missing from a beat; the reply is the delivery path.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, stamp, state, capacity, draining, media_ok, residents, ended
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
 -- Replies: ok, stale, register
 -- Fields: ok: owned, todo {sid, epoch} lists and kills {sid, epoch, reason}; register: keep | drop
--- Publishes: w:<nid> assign
--- Include: core, deadlines, slots, ending, dispatch, members, presence
+-- Publishes: w:<nid> assign; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch, members, presence
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)

@@ -3,11 +3,11 @@
 -- Guarantee: a waiting one ends in this step; a resident one keeps its slot until its node confirms.
 -- KEYS: prefix
 -- ARGV: now_ms, session_id, reason
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
 -- Replies: ended, draining, already, gone
 -- Fields: the session (include/record.lua); none for gone
--- Publishes: w:<nid> stop
--- Include: core, deadlines, slots, ending, record
+-- Publishes: w:<nid> stop; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, record
 local state = redis.call('HGET', key('s', session_id), 'state')
 if not state then return {'gone'} end
 if not MAY_BECOME.draining[state] then return {'already', session_fields(session_id)} end

@@ -3,11 +3,11 @@
 -- Guarantee: the slot is freed once, by the exact owner; a reason stored earlier stays.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, session_id, epoch, reason, error
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
 -- Replies: ended, already, fenced
 -- Fields: ended: the reason that was stored
--- Publishes: w:<nid> assign
--- Include: core, deadlines, slots, ending, dispatch, owner
+-- Publishes: w:<nid> assign; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch, owner
 local DISPATCH_BUDGET = 8
 
 local sid = session_id

@@ -3,11 +3,11 @@
 -- Guarantee: old ticket, new epoch, slot freed once; what the node can do now is known before dispatch.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, session_id, epoch, why, capacity, media_ok
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
 -- Replies: returned, ended, fenced
 -- Fields: none
--- Publishes: w:<nid> assign
--- Include: core, deadlines, slots, ending, dispatch, members, owner
+-- Publishes: w:<nid> assign; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch, members, owner
 local UNCOUNTED = {node_shutdown = true, media_lost = true}
 local DISPATCH_BUDGET = 8
 

@@ -6,7 +6,7 @@
 -- Touches: s:<sid>, n:<nid>, ctr, ev
 -- Replies: noted, already, fenced
 -- Fields: none
--- Publishes: nothing
+-- Publishes: r:<replica>
 -- Include: core, owner
 local sid, record = session_id, key('s', session_id)
 if not owns(node_id, incarnation, sid, epoch) then return {'fenced'} end

@@ -6,7 +6,7 @@
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
 -- Replies: created, exists, conflict, full
 -- Fields: the session (include/record.lua); none for conflict and full
--- Publishes: w:<nid> assign
+-- Publishes: w:<nid> assign; r:<replica>
 -- Include: core, deadlines, slots, dispatch, record
 local DISPATCH_BUDGET = 8
 

@@ -4,11 +4,11 @@
 -- at once: the younger waits for the older one's lease, a life that was replaced is told to exit.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, boot_id, previous, ttl_ms, capacity, state, profile, start_ms, residents
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
 -- Replies: registered, wait, superseded
 -- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
--- Publishes: w:<nid> assign
--- Include: core, deadlines, slots, ending, dispatch, members
+-- Publishes: w:<nid> assign; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch, members
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)

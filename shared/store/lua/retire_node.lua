@@ -2,11 +2,11 @@
 -- A node says goodbye: no lease is left to wait for, whatever it still held returns to the line.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
 -- Replies: retired, gone
 -- Fields: none
--- Publishes: w:<nid> assign
--- Include: core, deadlines, slots, ending, dispatch, members
+-- Publishes: w:<nid> assign; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch, members
 local DISPATCH_BUDGET, ALL, RECORD_KEPT_MS = 64, 1024, 86400000
 
 if redis.call('HGET', key('n', node_id), 'inc') ~= incarnation

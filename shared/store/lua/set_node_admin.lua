@@ -7,7 +7,7 @@
 -- Touches: q, s:<sid>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
 -- Replies: set, gone
 -- Fields: set: how many sessions it holds, quarantined ones included
--- Publishes: w:<nid> assign
+-- Publishes: w:<nid> assign; r:<replica>
 -- Include: core, deadlines, slots, dispatch
 local DISPATCH_BUDGET = 64
 

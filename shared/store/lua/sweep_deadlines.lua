@@ -3,11 +3,11 @@
 -- Guarantee: each fires once; at most `budget` sessions per call.
 -- KEYS: prefix
 -- ARGV: now_ms, budget
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
 -- Replies: done, more
 -- Fields: returned {sid, epoch, why}, ended {sid, reason, why}
--- Publishes: w:<nid> assign, stop
--- Include: core, deadlines, slots, ending, dispatch
+-- Publishes: w:<nid> assign, stop; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch
 local DISPATCH_BUDGET = 64
 
 keep_registry_time()

@@ -3,11 +3,11 @@
 -- Guarantee: at most max(2, 10 % of the live nodes) deaths per second (R13), a budget of sessions per call.
 -- KEYS: prefix
 -- ARGV: now_ms, budget
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
 -- Replies: done, more
 -- Fields: dead node ids, returned {sid, epoch, why}, ended {sid, reason, why}
--- Publishes: w:<nid> assign
--- Include: core, deadlines, slots, ending, dispatch, members
+-- Publishes: w:<nid> assign; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch, members
 local DISPATCH_BUDGET, RECORD_KEPT_MS, DEATH_WINDOW_MS = 64, 86400000, 1000
 
 keep_registry_time()

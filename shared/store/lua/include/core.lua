@@ -48,14 +48,19 @@ local function number(value)
   return tonumber(value or 0) or 0
 end
 
--- Count a change of the record and write it to the audit trail. Each entry names the ticket, so that
--- any stretch of the trail proves its own order.
+-- Count a change of the record, write it to the audit trail, and hint at it to the replicas whose
+-- clients follow the session. Each entry names the ticket, so that any stretch of the trail proves its
+-- own order.
 local function changed(sid, what, nid, epoch, why)
   local version = next_number('version')
   redis.call('HSET', key('s', sid), 'ver', version, 'updated', now)
+  local s = redis.call('HMGET', key('s', sid), 'ticket', 'watch')
   redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', what, 'sid', sid,
-    'ticket', text(redis.call('HGET', key('s', sid), 'ticket')), 'node', text(nid),
-    'epoch', text(epoch), 'ver', version, 'at', now, 'why', text(why))
+    'ticket', text(s[1]), 'node', text(nid), 'epoch', text(epoch), 'ver', version, 'at', now,
+    'why', text(why))
+  for replica in string.gmatch(text(s[2]), '%S+') do
+    redis.call('PUBLISH', key('r', replica), sid)
+  end
 end
 
 local function total(name)

@@ -1,5 +1,5 @@
 -- How a session leaves: drain (asked to end), finish (terminal), return_to_line (involuntary).
--- Needs: deadlines, slots.
+-- Needs: deadlines, slots, holds.
 local COUNT_LIMIT, COUNT_WINDOW_MS = 6, 600000
 local ENDS_AS = {accept_timeout = 'join_timeout', join_failed = 'join_timeout',
   join_timeout = 'join_timeout', start_timeout = 'start_timeout'}
@@ -18,6 +18,7 @@ local function finish(sid, reason, error_text, quarantine)
   local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'reason', 'idem')
   if s[4] then reason = s[4] end                -- the first reason given stays
   redis.call('ZREM', key('q'), sid)
+  if not quarantine then learn_hold(sid, reason) end
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
   drop_image(sid)
   local no_deadlines = {}

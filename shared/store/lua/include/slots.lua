@@ -7,14 +7,20 @@ local function used_slots(nid)
   return redis.call('ZCARD', key('ns', nid))
 end
 
--- Recompute a node's entry in `free`: the only writer of that key.
-local function refresh_free(nid)
+-- How many slots a node offers to the line, taken or not: 0 while it may not be given a session. And
+-- until when it rests, which is soon over.
+local function serving_capacity(nid)
   local n = redis.call('HMGET', key('n', nid), 'state', 'capacity', 'draining', 'media_ok', 'rest',
     'admin')
   local alive = number(redis.call('ZSCORE', key('nodes'), nid)) > rt
-  local used, capacity = used_slots(nid), number(n[2])
-  if alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and number(n[5]) <= rt
-    and n[6] ~= 'draining' and used < capacity then
+  local is_fit = alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and n[6] ~= 'draining'
+  return is_fit and number(n[2]) or 0, number(n[5])
+end
+
+-- Recompute a node's entry in `free`: the only writer of that key.
+local function refresh_free(nid)
+  local used, capacity, rests_until = used_slots(nid), serving_capacity(nid)
+  if used < capacity and rests_until <= rt then
     redis.call('ZADD', key('free'), used / capacity, nid)
   else
     redis.call('ZREM', key('free'), nid)
