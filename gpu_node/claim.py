@@ -65,6 +65,13 @@ class Claim:
         )
         return reply or Fenced()
 
+    async def note_first_frame(self) -> None:
+        """Tell that the first frame was just played; asked once, since a late answer would lie."""
+        owner = self._owner()
+        if owner.incarnation:
+            with contextlib.suppress(StoreUnavailable):
+                await self._registry.note_first_frame(owner)
+
     async def end(self, reason: Reason, error: str | None) -> bool:
         """Confirm that nothing is left of the session; False if it was somebody else's."""
         word = await self._ask(

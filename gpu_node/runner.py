@@ -23,7 +23,7 @@ from gpu_node.playout import Playout
 from gpu_node.session_config import frames_per_second, session_config
 from gpu_node.stage import Stage, StageEvents
 from shared.errors import InvalidConfig, RoomsUnavailable, ServiceFault, UnknownSession
-from shared.lifecycle import describe, until_available
+from shared.lifecycle import Background, describe, until_available
 from shared.records import (
     Assignment,
     Fenced,
@@ -66,6 +66,7 @@ class Runner:
         )
         self._verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._holdings = Holdings()
+        self._asides = Background()
         self._accepted_at_s = self._state_since_s = backstage.clock.monotonic_s()
         self.state = SessionState.ASSIGNED
         """The furthest state that the registry was told of; after that it only ends."""
@@ -110,6 +111,7 @@ class Runner:
         verdict = await self._verdict
         performance.cancel()
         await asyncio.wait({performance})
+        await self._asides.aclose()
         self._log.info("session_ends_here", verdict=type(verdict).__name__, state=self.state)
         ending = Ending(self._backstage, self._claim, self._status, self._holdings)
         await ending.carry_out(verdict)
@@ -235,3 +237,6 @@ class Runner:
     def _on_first_frame(self) -> None:
         metrics.first_frame(self._backstage.clock.monotonic_s() - self._accepted_at_s)
         self._log.info("first_frame")
+        self._asides.start(
+            f"note first frame {self.assignment.session_id}", self._claim.note_first_frame()
+        )
