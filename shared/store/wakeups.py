@@ -1,4 +1,4 @@
-"""How does a waiter learn that something changed?  (a hint, never truth)
+"""How does a waiter learn of a change? By a hint, which is never the truth.
 
 Pub/sub loses messages without a word, above all around a reconnect. So every new subscription is
 itself a hint: whoever waits here reads the registry then, and is up to date whatever was missed.
@@ -31,7 +31,7 @@ def assignment_hints(connection: Connection, pool: str, node_id: str) -> AsyncIt
 def session_hints(
     connection: Connection, pools: Iterable[str], replica: str
 ) -> AsyncIterator[str | None]:
-    """Yield each session of *pools* that may have changed; None at (re)subscription: any may have."""
+    """Yield sessions of *pools* that may have changed; None at (re)subscription: any may have."""
     return _hints(connection, [keys.changes_channel(pool, replica) for pool in pools])
 
 
