@@ -63,5 +63,7 @@ def _tell(event: Event, as_json: bool) -> None:
         typer.echo(json.dumps(event.as_dict(), ensure_ascii=False))
         return
     words = event_words(event.what, node=event.node_id, epoch=event.epoch, why=event.why)
-    subject = event.session_id or event.node_id
-    typer.echo("\n".join(hanging(f"{clock(event.at_ms)}  {subject}  ", words)))
+    head = clock(event.at_ms)
+    if event.session_id:  # what happened to a node names it itself
+        head += f"  {event.session_id}"
+    typer.echo("\n".join(hanging(f"{head}  ", words)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,19 @@ def test_the_registry_can_be_read_without_a_redis_client(running: AllInOne) -> N
     wrong = greenroom("redis", "--data-dir", running.data_dir, "NONSENSE", cwd=running.folder)
     assert wrong.returncode == 2
     assert "unknown command" in wrong.stderr
+
+
+def test_the_audit_finds_the_embedded_servers(running: AllInOne) -> None:
+    """Registry, keys of LiveKit and deployment are those of the data folder; nothing differs."""
+    running.create("auditor")
+
+    def audited() -> dict[str, object]:
+        result = greenroom("audit", "--json", "--data-dir", running.data_dir, cwd=running.folder)
+        assert result.returncode == 0, result.stdout + result.stderr
+        told: dict[str, object] = json.loads(result.stdout)
+        return told
+
+    wait_until_sync(lambda: audited()["rooms"], "the session's room is listed", 15)
 
 
 def test_a_data_folder_in_use_is_refused(running: AllInOne) -> None:
