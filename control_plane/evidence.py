@@ -81,11 +81,8 @@ async def look(
     """Look once; names first, then what stands under all of them."""
     keys = await _keys(registry, pool) if with_keys else None
     of_rooms = await _rooms(rooms, pool) if rooms else None
-    idempotency = {
-        key.subject: await registry.inspection.idempotency_owner(pool, key.subject)
-        for key in keys or ()
-        if key.kind == "idem:<hash>"
-    }
+    digests = [key.subject for key in keys or () if key.kind == "idem:<hash>"]
+    idempotency = await registry.inspection.idempotency_owners(pool, digests)
     live = await registry.inspection.session_ids(pool, most=MOST_SESSIONS)
     sessions = dict.fromkeys(live)
     nodes = dict.fromkeys(await registry.inspection.node_ids(pool))

@@ -7,7 +7,7 @@ who holds the slots that it waits for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import typer
 
@@ -42,7 +42,6 @@ from shared.ids import pool_of
 from shared.states import SessionState
 from shared.store import Registry
 
-_NODES_SHOWN = 64
 _SLOTS_LOOKED_AT = 512
 _SLOTS_SHOWN = 20
 _AHEAD_SHOWN = 3
@@ -88,8 +87,10 @@ def explain(session_id: str, as_json: Json = False, *, given: Given) -> None:
     if told.obstacles is not None:
         typer.echo("\nWhy it waits")
         typer.echo("\n".join(_obstacle_lines(told.facts, told.obstacles)))
-        holders = told.obstacles.holders[:_SLOTS_SHOWN]
-        show_table(_HOLDER_COLUMNS, [_holder_row(one) for one in holders])
+        holders = told.obstacles.holders
+        show_table(_HOLDER_COLUMNS, [_holder_row(one) for one in holders[:_SLOTS_SHOWN]])
+        if len(holders) > _SLOTS_SHOWN:
+            typer.echo(f"  … and {len(holders) - _SLOTS_SHOWN} more (--json has them)")
     typer.echo("\nWhat happened")
     typer.echo("\n".join(_step_lines(told.story)))
     typer.echo("\nWhere the time went")
@@ -127,11 +128,10 @@ async def _around(registry: Registry, pool: str, position: int) -> tuple[PoolFac
             break
         ahead.append(name)
     node_ids = sorted(await registry.inspection.node_ids(pool))
-    facts = await registry.inspection.look(pool, nodes=node_ids[:_NODES_SHOWN])
+    facts = await registry.inspection.look(pool, nodes=node_ids)
     held = [member.session_id for node in facts.nodes for member in node.members]
-    return await registry.inspection.look(
-        pool, sessions=held[:_SLOTS_LOOKED_AT], nodes=node_ids[:_NODES_SHOWN]
-    ), ahead
+    holders = await registry.inspection.look(pool, sessions=held[:_SLOTS_LOOKED_AT])
+    return replace(facts, sessions=holders.sessions), ahead
 
 
 # --- for people ---------------------------------------------------------------------------------

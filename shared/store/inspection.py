@@ -84,11 +84,11 @@ class Inspection:
         The rest are those that only have a deadline: there are none in a sound registry.
         """
         found: dict[str, None] = {}
-        for node_id in await self.node_ids(pool):
-            members = _texts(
-                await self._connection.command("ZRANGE", keys.slots_key(pool, node_id), 0, -1)
-            )
-            found.update((name, None) for name in members if not name.startswith("!"))
+        for batch in _batches(await self.node_ids(pool), LOOK_AT_ONCE):
+            questions = [("ZRANGE", keys.slots_key(pool, node_id), 0, -1) for node_id in batch]
+            for members in await self._connection.commands(questions):
+                held = (name for name in _texts(members) if not name.startswith("!"))
+                found.update((name, None) for name in held)
             if len(found) >= most:
                 break
         async for name, _ in self.line(pool):
@@ -121,10 +121,15 @@ class Inspection:
             if cursor == "0":
                 return
 
-    async def idempotency_owner(self, pool: str, digest: str) -> str:
-        """Return the session that an idempotency key belongs to, '' if the key is gone."""
-        raw = await self._connection.get(keys.idempotency_key(pool, digest))
-        return raw.decode().split(" ", 1)[0] if raw else ""
+    async def idempotency_owners(self, pool: str, digests: Iterable[str]) -> dict[str, str]:
+        """Return the session that each idempotency key belongs to, '' for one that is gone."""
+        found: dict[str, str] = {}
+        for batch in _batches(digests, SCAN_STEP):
+            questions = [("GET", keys.idempotency_key(pool, digest)) for digest in batch]
+            answers = await self._connection.commands(questions)
+            for digest, raw in zip(batch, answers, strict=True):
+                found[digest] = "" if raw is None else _text(raw).split(" ", 1)[0]
+        return found
 
     async def _keys(self, names: list[str]) -> list[KeyFacts]:
         questions = [(word, name) for name in names for word in ("TYPE", "PTTL")]
