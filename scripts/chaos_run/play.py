@@ -135,7 +135,10 @@ async def _judge(
     thawed = {name: fleet.members[name].thawed_at_s for name in NODES}
     return Verdict(
         lost=list(verdict.lost(visits, states, done)),
-        doubled=list(verdict.doubled(frames, thawed)),
+        doubled=[
+            *verdict.doubled(frames, thawed),
+            *verdict.unowned(frames, events, done, thawed),
+        ],
         overtaken=list(verdict.overtaken(events)),
         leaked=list(verdict.leaked(found, prefix(POOL))),
         keys=list(verdict.strange_keys(found)),

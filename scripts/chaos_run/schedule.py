@@ -25,6 +25,8 @@ NODE_TTL_S = 3.0
 ARRIVALS_S = 6.0
 GUESTS = 28
 NO_SHOWS = 0.3
+PLAYS_S = ((0.5, 3.0), (0.5, 3.0), (3.0, 8.0))
+"""Some outlast a node lease, or nobody would be there to be played twice."""
 
 
 class Kind(StrEnum):
@@ -127,7 +129,7 @@ def _guest(chance: random.Random, seed: int, number: int) -> Guest:
     return Guest(
         name=f"guest-{seed}-{number}",
         at_s=round(chance.uniform(0.0, ARRIVALS_S), 2),
-        plays_s=round(chance.uniform(0.5, 3.0), 2),
+        plays_s=round(chance.uniform(*chance.choice(PLAYS_S)), 2),
         shows_up=chance.random() >= NO_SHOWS,
         asks_twice=chance.random() < 0.15,
         deletes_after_s=after_s if mood < 0.15 else None,

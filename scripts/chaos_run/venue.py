@@ -4,6 +4,9 @@ A stand-in for LiveKit that all processes share: rooms with the manners of `Fake
 workers over one TCP connection per join (`tests.support.remote_room` is the other end), and the
 room service over HTTP, as replicas and nodes call it. Each frame that a worker sends is noted with
 the sender's clock: that's how two publishers of one session are found out.
+
+A worker that is put out comes back once with its old token, as LiveKit's SDK does (R1), and is out
+for good half a second after its next frame. So here only a node's own silence keeps a zombie quiet.
 """
 
 from __future__ import annotations
@@ -25,6 +28,11 @@ from shared.records import Presence
 from shared.rooms.tokens import ATTEMPT_ATTRIBUTE, EPOCH_ATTRIBUTE, ROLE_ATTRIBUTE, Role
 from tests.support.fake_room import FakePerson, FakeRoom, FakeStage, FakeVenue
 
+_BACK_FOR_S = 0.5
+_TOLD_AFTER_S = 10.0
+"""If it sends nothing: longer than any process is frozen."""
+_PUT_OUT = frozenset((Lost.REMOVED, Lost.SUPERSEDED))
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -40,6 +48,40 @@ class Frame:
     @property
     def order(self) -> tuple[int, int]:
         return (self.epoch, self.attempt)
+
+
+class _WorkerLink:
+    """What one worker is told, and when."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._lost: Lost | None = None
+
+    def tell(self, **news: object) -> None:
+        """Send it."""
+        with contextlib.suppress(OSError):
+            self._writer.write(json.dumps(news).encode() + b"\n")
+
+    def lose(self, reason: Lost) -> None:
+        """The worker is out: at once, unless somebody put it out."""
+        if reason not in _PUT_OUT:
+            self.tell(lost=reason)
+            return
+        self._lost = reason
+        self._tell_lost_after(_TOLD_AFTER_S)
+
+    def see_frame(self) -> None:
+        """The worker still plays."""
+        if self._lost is not None:
+            self._tell_lost_after(_BACK_FOR_S)
+
+    def _tell_lost_after(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._tell_lost)
+
+    def _tell_lost(self) -> None:
+        if self._lost is not None:
+            self.tell(lost=self._lost)
+            self._lost = None
 
 
 class Venue:
@@ -102,16 +144,22 @@ class Venue:
         """Serve one join of one worker, from its first line to the end of its connection."""
         self._connections.add(writer)
         room: FakeRoom | None = None
+        link = _WorkerLink(writer)
         try:
             hello = json.loads(await reader.readline())
             identity = WorkerIdentity(**hello["worker"])
-            room = self._rooms(_request(hello, identity, writer))
+            room = self._rooms(_request(hello, identity, link))
             await room.join()
-            _tell(writer, joined=_told(room.presence()))
+            link.tell(joined=_told(room.presence()))
             while line := await reader.readline():
-                await self._take(room, hello["session"], identity, json.loads(line))
+                said = json.loads(line)
+                if "frame" in said:
+                    link.see_frame()
+                    self._note_frame(float(said["frame"]), hello["session"], identity)
+                elif "status" in said:
+                    await room.send_status(said["status"])
         except RoomsUnavailable as refused:
-            _tell(writer, refused=str(refused))
+            link.tell(refused=str(refused))
         except (OSError, ValueError):
             pass  # killed in the middle of a line
         finally:
@@ -120,14 +168,8 @@ class Venue:
                 await room.leave()
             writer.close()
 
-    async def _take(
-        self, room: FakeRoom, session_id: str, worker: WorkerIdentity, said: dict[str, object]
-    ) -> None:
-        if "frame" in said:
-            sent_s = float(str(said["frame"]))
-            self._frames.append(Frame(sent_s, session_id, worker.node_id, *worker.order))
-        elif isinstance(status := said.get("status"), dict):
-            await room.send_status(status)
+    def _note_frame(self, sent_s: float, session_id: str, worker: WorkerIdentity) -> None:
+        self._frames.append(Frame(sent_s, session_id, worker.node_id, *worker.order))
 
     # --- the room service -----------------------------------------------------------------------
 
@@ -188,9 +230,7 @@ class Venue:
             person.statuses.append(json.loads(sent.data))
 
 
-def _request(
-    hello: dict[str, str], identity: WorkerIdentity, writer: asyncio.StreamWriter
-) -> RoomRequest:
+def _request(hello: dict[str, str], identity: WorkerIdentity, link: _WorkerLink) -> RoomRequest:
     return RoomRequest(
         session_id=hello["session"],
         identity=identity,
@@ -198,20 +238,15 @@ def _request(
         fps=1,
         events=RoomEvents(
             on_control=lambda *_: None,  # guests of a chaos run press no keys
-            on_presence=lambda presence: _tell(writer, presence=_told(presence)),
-            on_lost=lambda reason: _tell(writer, lost=reason),
-            on_arrival=lambda who: _tell(writer, arrival=who),
+            on_presence=lambda presence: link.tell(presence=_told(presence)),
+            on_lost=lambda reason: link.lose(Lost(reason)),
+            on_arrival=lambda who: link.tell(arrival=who),
         ),
     )
 
 
 def _told(presence: Presence) -> list[object]:
     return [presence.connected, presence.controller, presence.participants]
-
-
-def _tell(writer: asyncio.StreamWriter, **news: object) -> None:
-    with contextlib.suppress(OSError):
-        writer.write(json.dumps(news).encode() + b"\n")
 
 
 def _participant(

@@ -6,12 +6,13 @@ registry's own words (audit trail, keys), and returns one sentence per finding.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from scripts.chaos_run.faults import Done
 from scripts.chaos_run.guests import Visit
-from scripts.chaos_run.schedule import Kind
+from scripts.chaos_run.schedule import NODE_TTL_S, Kind
 from scripts.chaos_run.venue import Frame
 from shared.events import Event
 from shared.states import ENDED_STATES, SessionState
@@ -106,8 +107,7 @@ def doubled(frames: Iterable[Frame], thawed_at_s: Mapping[str, list[float]]) -> 
         if before is None or frame.order >= before.order:
             newest[frame.session_id] = frame
             continue
-        wakes = thawed_at_s.get(frame.node_id, [])
-        if any(0 <= frame.sent_s - wake_s < _IN_FLIGHT_S for wake_s in wakes):
+        if _just_woken(frame, thawed_at_s):
             continue
         if (which := (frame.session_id, *frame.order)) not in told:
             told.add(which)
@@ -116,6 +116,50 @@ def doubled(frames: Iterable[Frame], thawed_at_s: Mapping[str, list[float]]) -> 
                 f"{frame.session_id}: {frame.node_id} under {frame.order} sent a frame "
                 f"{late_s:.3f} s after one of {before.node_id} under {before.order}"
             )
+
+
+def unowned(
+    frames: Iterable[Frame],
+    events: Iterable[Event],
+    done: Iterable[Done],
+    thawed_at_s: Mapping[str, list[float]],
+) -> Iterator[str]:
+    """Find frames of a worker whose session the registry had taken from it already.
+
+    Nobody need have seen two pictures: a newer worker puts the older one out of the room. But a
+    node must be silent before its sessions go on, whatever it knows. Around a lost tail this can't
+    be asked for: there the registry takes back what it said.
+    """
+    closed: dict[tuple[str, int], Event] = {}
+    owner: dict[str, int] = {}
+    for event in events:
+        if event.what == "assigned" and event.epoch is not None:
+            owner[event.session_id] = event.epoch
+        elif event.what in ("returned", "ended") and event.session_id in owner:
+            closed[event.session_id, owner.pop(event.session_id)] = event
+    losses = [fault for fault in done if fault.kind is Kind.LOSE_TAIL]
+    to_wall_ms = time.time() * 1000 - time.monotonic() * 1000
+    told: set[tuple[str, int]] = set()
+    for frame in frames:
+        which = (frame.session_id, frame.epoch)
+        if which not in closed or which in told:
+            continue
+        late_s = (frame.sent_s * 1000 + to_wall_ms - closed[which].at_ms) / 1000
+        near_loss = any(
+            loss.began_at_s < frame.sent_s < loss.ended_at_s + NODE_TTL_S for loss in losses
+        )
+        if late_s > _IN_FLIGHT_S and not near_loss and not _just_woken(frame, thawed_at_s):
+            told.add(which)
+            yield (
+                f"{frame.session_id}: {frame.node_id} under {frame.order} sent a frame {late_s:.3f}"
+                f" s after it was {closed[which].what} ({closed[which].why})"
+            )
+
+
+def _just_woken(frame: Frame, thawed_at_s: Mapping[str, list[float]]) -> bool:
+    """Tell whether the process had asked for its lease before it was frozen, and sent after."""
+    wakes = thawed_at_s.get(frame.node_id, [])
+    return any(0 <= frame.sent_s - wake_s < _IN_FLIGHT_S for wake_s in wakes)
 
 
 def overtaken(events: Iterable[Event]) -> Iterator[str]:
