@@ -113,7 +113,8 @@ class Claim:
                 except StoreUnavailable:
                     pass  # the heartbeat logs the outage; this call waits for its end
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), _AGAIN_S)
+                async with asyncio.timeout(_AGAIN_S):
+                    await self._lost.wait()
         return None
 
     def _owner(self) -> Owner:

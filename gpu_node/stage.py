@@ -165,7 +165,8 @@ class Stage:
         if not self.check():
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._emptied.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._emptied.wait()
 
     def stay_out(self) -> None:
         """The session ends: a room that is lost now, or was just lost, isn't joined again."""

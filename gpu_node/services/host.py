@@ -246,7 +246,8 @@ class ChunkStream:
             self._asking.cancel()
         self._service_loop.call_soon_threadsafe(self._cancel_pump)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.ended.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self.ended.wait()
 
     def _ask(self) -> None:
         if not self._asked and not self.ended.is_set():

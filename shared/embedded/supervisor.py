@@ -14,6 +14,7 @@ limits short: that is the second Ctrl-C.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import signal
 import time
@@ -239,10 +240,9 @@ class Supervisor:
 
 
 async def _wait(event: asyncio.Event, limit_s: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), limit_s)
-    except TimeoutError:
-        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await event.wait()
 
 
 def _sentence(tail: Sequence[str]) -> str:

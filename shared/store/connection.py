@@ -75,7 +75,7 @@ class Connection:
                 url,
                 max_connections=_CONNECTIONS,
                 timeout=answer_within_s,
-                socket_timeout=answer_within_s,
+                socket_timeout=None,  # see `own_client`; `bounded` limits each call
                 socket_connect_timeout=answer_within_s,
                 retry=redis.asyncio.retry.Retry(redis.backoff.ConstantBackoff(0.02), 1),
             )

@@ -89,7 +89,8 @@ class Multiplexer:
         while not self._closed:
             connection = self._make_connection()
             try:
-                await connection.connect()  # type: ignore[no-untyped-call]
+                async with asyncio.timeout(self._silence_s):  # its greeting may stay unanswered
+                    await connection.connect()  # type: ignore[no-untyped-call]
                 losses = 0
                 await self._serve(connection)
             except (redis.exceptions.RedisError, OSError, TimeoutError) as fault:
