@@ -258,9 +258,33 @@ def _most_nodes_die_at_once(chance: random.Random) -> list[Fault]:
 
 
 def _frozen_node_wakes(chance: random.Random) -> list[Fault]:
-    for_s = _lasting(chance, NODE_TTL_S + 1.0, 2 * NODE_TTL_S)
-    at_s = _at(chance, until_s=3.0)
-    return [Fault(at_s=at_s, kind=Kind.FREEZE, target=chance.choice(NODES), for_s=for_s)]
+    """Two nodes wake long after their leases ran out, and one of them can't ask anybody."""
+    frozen = [
+        Fault(
+            at_s=_at(chance, until_s=3.0),
+            kind=Kind.FREEZE,
+            target=target,
+            for_s=_lasting(chance, NODE_TTL_S + 1.0, 2 * NODE_TTL_S),
+        )
+        for target in chance.sample(NODES, 2)
+    ]
+    alone = frozen[0]
+    cut = Fault(
+        at_s=alone.at_s + 1.0, kind=Kind.BLACK_HOLE, target=alone.target, for_s=alone.for_s + 1.0
+    )
+    return [*frozen, cut]
+
+
+def _nodes_cut_off(chance: random.Random) -> list[Fault]:
+    return [
+        Fault(
+            at_s=_at(chance, until_s=3.0),
+            kind=chance.choice((Kind.CUT, Kind.BLACK_HOLE)),
+            target=target,
+            for_s=_lasting(chance, NODE_TTL_S, 2.5 * NODE_TTL_S),
+        )
+        for target in chance.sample(NODES, 2)
+    ]
 
 
 def _all_replicas_stall(chance: random.Random) -> list[Fault]:
@@ -279,6 +303,7 @@ TRAPS: dict[str, Callable[[random.Random], list[Fault]]] = {
     "node_dies": _node_dies,
     "cut_while_the_tail_is_lost": _cut_while_the_tail_is_lost,
     "frozen_node_wakes": _frozen_node_wakes,
+    "nodes_cut_off": _nodes_cut_off,
     "deaf_node": _deaf_node,
     "most_nodes_die_at_once": _most_nodes_die_at_once,
     "beats_overtake": _beats_overtake,
