@@ -1,17 +1,20 @@
 """Do the real scripts and a small model of them agree, whatever happens in whatever order?
 
 Hypothesis plays clients, nodes, operators, sweepers and the clock. Calls are sent twice, or again
-much later, as after a lost reply. GREENROOM_MODEL_EXAMPLES asks for a longer search.
+much later, as after a lost reply. GREENROOM_MODEL_EXAMPLES asks for a longer search, which also
+shortens what it finds; that takes minutes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -26,7 +29,9 @@ from tests.model.script_model import TTL_MS, Listed, Owner, Reply
 from tests.support.redis_server import RawRedis
 from tests.support.scenario import listed_ids, sid
 
-EXAMPLES = int(os.environ.get("GREENROOM_MODEL_EXAMPLES", "40"))
+_ASKED_FOR = os.environ.get("GREENROOM_MODEL_EXAMPLES")
+EXAMPLES = int(_ASKED_FOR or "30")
+PHASES = [Phase.explicit, Phase.generate, *([Phase.reuse, Phase.shrink] if _ASKED_FOR else [])]
 STEPS = 60
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 LIMITS = {
@@ -176,26 +181,30 @@ class Admission(RuleBasedStateMachine):
             process.residents[resident] = max(taken, steps)
 
     def _beat(self, node: str, *, media_ok: bool = True, twice: bool = True) -> None:
+        self._send_beat(node, self._snapshot(node, media_ok=media_ok), twice=twice)
+
+    def _snapshot(self, node: str, *, media_ok: bool = True) -> dict[str, Any]:
+        """Take a stamp together with what the node holds, as arguments for the scripts."""
         process = self.processes[node]
         process.stamp += 1
-        state = "busy" if process.residents else "idle"
-        report = (state, process.capacity, media_ok)
-        told = (process.inc, process.stamp, report, list(process.residents))
-        word, *rest = self.act(
-            "beat_node",
-            node,
-            *told,
-            twice=twice,
-            node_id=node,
-            incarnation=process.inc,
-            stamp=process.stamp,
-            state=state,
-            capacity=process.capacity,
-            draining=0,
-            media_ok=media_ok,
-            residents=listed_ids(process.residents),
-            ended="[]",
-        )
+        return {
+            "node_id": node,
+            "incarnation": process.inc,
+            "stamp": process.stamp,
+            "state": "busy" if process.residents else "idle",
+            "capacity": process.capacity,
+            "draining": 0,
+            "media_ok": media_ok,
+            "residents": listed_ids(process.residents),
+            "ended": "[]",
+        }
+
+    def _send_beat(self, node: str, beat: dict[str, Any], *, twice: bool) -> None:
+        process = self.processes[node]
+        report = (beat["state"], beat["capacity"], beat["media_ok"])
+        held = [(name, int(epoch)) for name, epoch in json.loads(beat["residents"])]
+        told = (beat["incarnation"], beat["stamp"], report, held)
+        word, *rest = self.act("beat_node", node, *told, twice=twice, **beat)
         if word == "register":
             del self.processes[node]
         elif word == "ok":
@@ -203,7 +212,16 @@ class Admission(RuleBasedStateMachine):
             process.todo = [(name, int(epoch)) for name, epoch in todo]  # type: ignore[attr-defined]
             for name, epoch, reason in kills:  # type: ignore[attr-defined]
                 if reason == "fenced":
-                    del process.residents[name, int(epoch)]
+                    process.residents.pop((name, int(epoch)), None)
+
+    @precondition(lambda self: any(p.todo for p in self.processes.values()))
+    @rule(which=any_one)
+    def race(self, which: int) -> None:
+        """A beat is on its way that was taken before the node accepted something."""
+        node = pick([n for n in sorted(self.processes) if self.processes[n].todo], which)
+        beat = self._snapshot(node)
+        self.accept(which)
+        self._send_beat(node, beat, twice=False)
 
     @precondition(lambda self: any(p.todo for p in self.processes.values()))
     @rule(which=any_one)
@@ -288,6 +306,11 @@ class Admission(RuleBasedStateMachine):
         """Kill -9: nobody is told."""
         del self.processes[pick(sorted(self.processes), which)]
 
+    @rule()
+    def blackout(self) -> None:
+        """All nodes at once."""
+        self.processes.clear()
+
     # Sweepers, lost replies, time.
 
     @rule(budget=st.sampled_from([1, 64]))
@@ -312,16 +335,17 @@ class Admission(RuleBasedStateMachine):
         seconds=st.sampled_from([4, 10, 30]),
         does_beat=st.booleans(),
         steps=st.integers(min_value=0, max_value=3),
+        budget=st.sampled_from([1, 64]),
     )
-    def live_on(self, seconds: int, does_beat: bool, steps: int) -> None:
+    def live_on(self, seconds: int, does_beat: bool, steps: int, budget: int) -> None:
         """Time passes as in a running system: sweeps each second, beats unless all froze."""
         for second in range(seconds):
             self.sides.world.now_ms += 1_000
             if does_beat and second % 2:
                 for node in sorted(self.processes):
                     self._serve(node, steps, twice=False)
-            self.act("sweep_nodes", 64, twice=False, budget=64)
-            self.act("sweep_deadlines", 64, twice=False, budget=64)
+            self.act("sweep_nodes", budget, twice=False, budget=budget)
+            self.act("sweep_deadlines", budget, twice=False, budget=budget)
 
     @rule(hours=st.sampled_from([-1, 1]))
     def step_clock(self, hours: int) -> None:
@@ -340,6 +364,7 @@ def named(owner: Owner) -> dict[str, Any]:
     return {"node_id": node, "incarnation": incarnation, "session_id": session, "epoch": epoch}
 
 
+@pytest.mark.timeout(600 if _ASKED_FOR else 120)
 def test_scripts_and_model_agree(raw_redis: RawRedis) -> None:
     """After every step, in every order that the search finds."""
     run_state_machine_as_test(
@@ -348,6 +373,7 @@ def test_scripts_and_model_agree(raw_redis: RawRedis) -> None:
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
             deadline=None,
+            phases=PHASES,
             suppress_health_check=list(HealthCheck),
         ),
     )
