@@ -1,8 +1,8 @@
 """How is an agent started?
 
 ``python -m gpu_node``: settings from the environment, proxies forgotten, logs set up, the real
-parts put together. Exit codes: 0 asked to stop, 1 a part crashed, 2 an operator's mistake (one
-sentence on standard error), 3 a newer process has this node's name.
+parts put together. Exit codes: 0 asked to stop, 1 a part crashed, 2 an operator's mistake (a
+sentence on standard error, and what to try), 3 a newer process has this node's name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from importlib.metadata import version
 
 from gpu_node.agent import EXIT_MISTAKE, Agent, AgentParts
 from gpu_node.heartbeat import NodeLease
+from gpu_node.kept_name import hold_kept_name
 from gpu_node.livekit_room import LiveKitRooms
 from gpu_node.settings import NodeSettings, remove_proxy_variables
 from shared.clock import SystemClock
@@ -30,12 +31,15 @@ def main() -> int:
     """Run one node and return its exit code."""
     try:
         settings = load(NodeSettings)
+        if "node_id" not in settings.model_fields_set:
+            hold_kept_name(settings.data_dir)
         remove_proxy_variables()
         set_up_logs()
         return asyncio.run(_run(settings))
     except (StartupError, ServiceLoadFailed) as error:
-        advice = getattr(error, "try_", None)
-        sys.stderr.write(f"greenroom node: {error}{f' Try: {advice}.' if advice else ''}\n")
+        sys.stderr.write(f"greenroom node: {error}\n")
+        if advice := getattr(error, "try_", None):
+            sys.stderr.write(f"Try: {advice}\n")
         return EXIT_MISTAKE
 
 
