@@ -13,6 +13,7 @@ import gc
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 import structlog
@@ -27,6 +28,8 @@ from shared.settings import load
 
 FINISH_WITHIN_S = 12
 """For requests under way when asked to stop; a DELETE may wait ten seconds for a cleanup."""
+GONE_AFTER_MS = 30_000
+"""For a client that doesn't confirm what it is sent."""
 
 _log = structlog.get_logger()
 
@@ -66,6 +69,9 @@ def _listen(host: str, port: int) -> socket.socket:
         )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it: a client that vanished without a word is given up, and with its
+        # event stream the sign of life of a session that nobody waits for any more.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_MS)
         listener.bind(address)
         listener.listen(2048)
     except socket.gaierror as unknown:
@@ -102,6 +108,7 @@ async def _serve(settings: ReplicaSettings, listener: socket.socket) -> None:
             timeout_graceful_shutdown=FINISH_WITHIN_S,
         ),
         address=_address_of(listener),
+        say_goodbye=replica.hub.say_goodbye,
     )
     await server.serve(sockets=[listener])
 
@@ -122,11 +129,17 @@ def _address_of(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens once it does, and keeps the collector away from what lasts."""
+    """Says where it listens once it does, and keeps the collector away from what lasts.
 
-    def __init__(self, config: uvicorn.Config, *, address: str) -> None:
+    Asked to stop, it first ends what would otherwise go on for ever: the event streams.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, *, address: str, say_goodbye: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._address = address
+        self._say_goodbye = say_goodbye
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -137,6 +150,10 @@ class _Server(uvicorn.Server):
         sys.stdout.write(f"listening on {self._address}\n")
         sys.stdout.flush()
         _log.info("replica_started", address=self._address)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._say_goodbye()
+        await super().shutdown(sockets)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,13 @@ from control_plane.admission import Admission
 from control_plane.api import problems
 from control_plane.api.answers import Answers
 from control_plane.api.edge import Edge
+from control_plane.api.events import event_routes
 from control_plane.api.health import health_routes
 from control_plane.api.pages import DIST, page_routes
 from control_plane.api.sessions import session_routes
 from control_plane.api.tokens import token_routes
+from control_plane.events_hub import EventsHub
+from control_plane.lines import Lines
 from control_plane.metrics import Metrics
 from control_plane.room_chores import RoomChores
 from control_plane.session_tokens import SessionTokens
@@ -53,6 +56,10 @@ class Replica:
             settings.livekit_url, settings.livekit_api_key, livekit_secret, settings.deployment_id
         )
         self.vitals = Vitals(registry=self.registry, rooms=self.rooms, pools=pools)
+        self.lines = Lines(registry=self.registry, pools=pools)
+        self.hub = EventsHub(
+            registry=self.registry, lines=self.lines, metrics=self.metrics, pools=pools
+        )
         self.chores = RoomChores(rooms=self.rooms, metrics=self.metrics)
         self.sweeper = Sweeper(registry=self.registry, chores=self.chores, pools=pools)
         self.admission = Admission(
@@ -63,16 +70,7 @@ class Replica:
             limits=settings.limits,
             queue_size=settings.queue_size,
         )
-        self.answers = Answers(
-            room_tokens=RoomTokens(
-                settings.livekit_api_key,
-                livekit_secret,
-                settings.token_ttl_s,
-                settings.deployment_id,
-            ),
-            session_tokens=SessionTokens(settings.session_secret.get_secret_value().encode()),
-            livekit_url=settings.livekit_public_url,
-        )
+        self.answers = _answers(settings)
         self.app: ASGIApp = Edge(
             self._api(),
             loopback_only=settings.on_loopback,
@@ -89,8 +87,11 @@ class Replica:
             self.chores.start()
             loops.start("sweeper", self.sweeper.run())
             loops.start("livekit_probe", self.vitals.run())
+            loops.start("event_hints", self.hub.listen())
+            loops.start("events_hub", self.hub.run())
             yield
         finally:
+            self.hub.say_goodbye()
             await loops.aclose()
             await self.chores.aclose()
             self.admission.close()
@@ -133,6 +134,7 @@ class Replica:
                 pools=pools,
             )
         )
+        app.include_router(event_routes(hub=self.hub, pools=pools))
         app.include_router(token_routes(registry=self.registry, answers=self.answers, pools=pools))
         app.include_router(
             health_routes(vitals=self.vitals, metrics=self.metrics, settings=self._settings)
@@ -140,3 +142,16 @@ class Replica:
         app.include_router(
             page_routes(livekit_url=self._settings.livekit_public_url, dist=self._dist)
         )
+
+
+def _answers(settings: ReplicaSettings) -> Answers:
+    return Answers(
+        room_tokens=RoomTokens(
+            settings.livekit_api_key,
+            settings.livekit_api_secret.get_secret_value(),
+            settings.token_ttl_s,
+            settings.deployment_id,
+        ),
+        session_tokens=SessionTokens(settings.session_secret.get_secret_value().encode()),
+        livekit_url=settings.livekit_public_url,
+    )

@@ -73,6 +73,11 @@ class Metrics:
             "1 if Redis answered the last look.",
             registry=self._registry,
         )
+        self._event_streams = Gauge(
+            "greenroom_event_streams",
+            "Clients that follow a session's events on this replica.",
+            registry=self._registry,
+        )
         self._known = _Known()
         self._registry.register(self._known)
         ProcessCollector(registry=self._registry)
@@ -89,6 +94,10 @@ class Metrics:
     def room_chore(self, chore: str, outcome: str) -> None:
         """One chore is over: done, failed or dropped."""
         self._chores.labels(chore, outcome).inc()
+
+    def event_streams(self, change: int) -> None:
+        """A client began (+1) or stopped (-1) to follow a session."""
+        self._event_streams.inc(change)
 
     def render(self, snapshots: tuple[Snapshot, ...] | None, *, livekit_up: bool) -> bytes:
         """Return all as Prometheus text; None: Redis is out, what it knows is left out."""

@@ -22,7 +22,8 @@
     ├── Unavailable             503  try again; nothing is lost
     │   ├── StoreUnavailable    503
     │   ├── RoomsUnavailable    503
-    │   └── AssetBudgetSpent    503
+    │   ├── AssetBudgetSpent    503
+    │   └── ReplicaStopping     503
     ├── ServiceFault            500  the model service broke its contract
     │   ├── ServiceLoadFailed   500
     │   ├── InvalidConfig       500  it refused what the client asked for
@@ -245,6 +246,15 @@ class AssetBudgetSpent(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("Too many images are waiting; try again in a moment or without an image.")
+
+
+class ReplicaStopping(Unavailable):
+    """This replica is about to end; any other one answers."""
+
+    code = "replica_stopping"
+
+    def __init__(self) -> None:
+        super().__init__("This replica is stopping; the same call again will reach another one.")
 
 
 class ServiceFault(GreenroomError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -16,11 +17,15 @@ from queue import Empty, SimpleQueue
 import httpx
 import pytest
 
+from shared.ids import new_session_id
+from shared.records import OpenRequest, SessionLimits, SessionRequest
+from shared.store import Registry
 from tests.support.replica import API_KEY, API_SECRET, SESSIONS
-from tests.support.wait import scaled_s
+from tests.support.wait import scaled_s, wait_until
 
 ROOT = Path(__file__).parents[2]
 Start = Callable[..., "ReplicaProcess"]
+_STREAMS = "greenroom_event_streams"
 
 
 class ReplicaProcess:
@@ -133,6 +138,58 @@ def test_it_stops_cleanly(start: Start, number: signal.Signals) -> None:
     replica.signal(number)
 
     assert replica.result() == (0, "")
+
+
+async def test_its_event_streams_end_when_it_stops(start: Start, registry: Registry) -> None:
+    """They would go on for ever: each gets a hint when to come back, and the stop is quick."""
+    session_id = await waiting_session(registry)
+    replica = start()
+    async with (
+        httpx.AsyncClient(base_url=replica.address()) as client,
+        client.stream("GET", f"{SESSIONS}/{session_id}/events") as stream,
+    ):
+        lines = stream.aiter_lines()
+        assert "event: queued" in [await anext(lines) for _ in range(3)]
+        replica.signal(signal.SIGTERM)
+        rest = [line async for line in lines]
+    assert re.fullmatch(r"retry: \d+", rest[-2])
+    assert await asyncio.to_thread(replica.result) == (0, "")
+
+
+async def test_a_client_that_closes_its_connection_is_noticed(
+    start: Start, registry: Registry
+) -> None:
+    """Nothing is left of its stream."""
+    session_id = await waiting_session(registry)
+    async with httpx.AsyncClient(base_url=start().address()) as client:
+
+        async def streams() -> str:
+            text = (await client.get("/metrics")).text
+            return next(line for line in text.splitlines() if line.startswith(_STREAMS))
+
+        async with client.stream("GET", f"{SESSIONS}/{session_id}/events") as stream:
+            await anext(stream.aiter_lines())
+            assert await streams() == f"{_STREAMS} 1.0"
+
+        async def is_gone() -> bool:
+            return await streams() == f"{_STREAMS} 0.0"
+
+        await wait_until(is_gone, "nothing is left of the stream")
+
+
+async def waiting_session(registry: Registry) -> str:
+    """Open a session that no node will serve."""
+    session_id = new_session_id("default")
+    await registry.open(
+        OpenRequest(
+            pool="default",
+            session_id=session_id,
+            request=SessionRequest(identity="alice"),
+            limits=SessionLimits(),
+            queue_size=9,
+        )
+    )
+    return session_id
 
 
 def test_a_port_in_use_is_told(start: Start) -> None:
