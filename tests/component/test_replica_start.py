@@ -168,7 +168,8 @@ async def test_a_client_that_closes_its_connection_is_noticed(
             return next(line for line in text.splitlines() if line.startswith(_STREAMS))
 
         async with client.stream("GET", f"{SESSIONS}/{session_id}/events") as stream:
-            await anext(stream.aiter_lines())
+            lines = stream.aiter_lines()
+            await anext(lines)
             assert await streams() == f"{_STREAMS} 1.0"
 
         async def is_gone() -> bool:
