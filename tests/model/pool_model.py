@@ -110,12 +110,16 @@ class PoolModel:
             self.free[nid] = len(n.slots) / n.capacity
 
     def pick(self, avoid: str) -> str | None:
-        for nid in list(self.free):
+        last = None
+        for nid in sorted(self.free, key=lambda nid: (self.free[nid], nid)):
             lease = self.nodes[nid].lease
             if lease is None or lease <= self.rt:
                 del self.free[nid]
-        best = sorted(self.free, key=lambda nid: (nid == avoid, self.free[nid], nid))
-        return best[0] if best else None
+            elif nid != avoid:
+                return nid
+            else:
+                last = nid
+        return last
 
     def dispatch(self) -> None:
         for name in self.line:
