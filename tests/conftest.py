@@ -10,7 +10,7 @@ import structlog
 pytest_plugins = ["tests.support.redis_server", "tests.support.key_leaks"]
 
 _TESTS = Path(__file__).parent
-_WITH_PROCESSES = frozenset(("system", "livekit", "browser"))
+_WITH_PROCESSES = frozenset(("system", "chaos", "livekit", "browser"))
 """Levels that start whole systems: one at a time, whatever the number of test processes."""
 
 

@@ -96,6 +96,7 @@ class FaultProxy:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)
 
     def later(self, work: Callable[[], asyncio.Task[None]]) -> None:
         """Keep a task of this proxy, so that it's ended with it."""
@@ -151,8 +152,8 @@ class _Link:
         finally:
             sending.cancel()
             answering.cancel()
+            self._redis.transport.abort()
             await asyncio.gather(sending, answering, return_exceptions=True)
-            self._redis.close()
 
     def reset(self) -> None:
         """End the process's connection without a goodbye."""
@@ -216,6 +217,8 @@ async def _send_once(redis_port: int, command: bytes, after_s: float) -> None:
     await asyncio.sleep(after_s)
     with contextlib.suppress(OSError):
         reader, writer = await asyncio.open_connection("127.0.0.1", redis_port)
-        writer.write(command)
-        await reader.read(1)
-        writer.close()
+        try:
+            writer.write(command)
+            await reader.read(1)
+        finally:
+            writer.transport.abort()
