@@ -22,8 +22,9 @@ from pathlib import Path
 
 from scripts.chaos_run import report
 from scripts.chaos_run.fleet import Fleet
+from scripts.chaos_run.plan import plan
 from scripts.chaos_run.play import Played, play
-from scripts.chaos_run.schedule import GUESTS, plan
+from scripts.chaos_run.schedule import GUESTS
 from tests.support.redis_server import FLAVOURS
 
 _PART = 20
@@ -43,7 +44,7 @@ def main() -> int:
     if holds and not wanted.keep:
         shutil.rmtree(folder, ignore_errors=True)
     else:
-        print(f"logs: {folder}/logs", file=sys.stderr)
+        print(f"all of it: {folder}/seeds.jsonl, logs: {folder}/logs", file=sys.stderr)
     return 0 if holds else 1
 
 
@@ -72,6 +73,7 @@ async def _run(wanted: argparse.Namespace, folder: Path) -> list[Played]:
             if wanted.minutes and time.monotonic() - began_s > 60 * wanted.minutes:
                 break
             one = await play(fleet, plan(seed, guests=wanted.guests))
+            _keep(one, folder / "seeds.jsonl")
             _tell(one, len(played), as_json=wanted.json)
             played.append(one)
             if not wanted.json and len(played) % _PART == 0:
@@ -80,6 +82,12 @@ async def _run(wanted: argparse.Namespace, folder: Path) -> list[Played]:
         await fleet.aclose()
     _tell_sum(played, as_json=wanted.json)
     return played
+
+
+def _keep(one: Played, path: Path) -> None:
+    """Note all of it, for whoever looks into a failure afterwards."""
+    with path.open("a") as file:
+        file.write(json.dumps(report.as_dict(one)) + "\n")
 
 
 def _tell(one: Played, before: int, *, as_json: bool) -> None:

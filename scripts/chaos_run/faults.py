@@ -13,10 +13,14 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 
+import redis
+
 from scripts.chaos_run.fleet import Fleet
 from scripts.chaos_run.schedule import REDIS, Fault, Kind
 
-_ON_PROCESSES = frozenset((Kind.KILL, Kind.TERM, Kind.FREEZE, Kind.LOSE_TAIL))
+_ON_PROCESSES = frozenset(
+    (Kind.KILL, Kind.TERM, Kind.FREEZE, Kind.LOSE_TAIL, Kind.EMPTY, Kind.FORGET_SCRIPTS)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,10 @@ class Faults:
                 member.freeze()
                 await asyncio.sleep(fault.for_s)
                 member.thaw()
+            case Kind.EMPTY:
+                await asyncio.to_thread(_empty, self._fleet.redis_url)
+            case Kind.FORGET_SCRIPTS:
+                await asyncio.to_thread(_forget_scripts, self._fleet.redis_url)
             case Kind.MEDIA_OUT:
                 self._fleet.venue.fail()
                 await asyncio.sleep(fault.for_s)
@@ -102,6 +110,18 @@ class Faults:
         if fault.target == REDIS:
             await member.ready(within_s=30.0)
         return lost_bytes
+
+
+def _empty(url: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+
+
+def _forget_scripts(url: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        client.script_flush()
+        for kind in ("normal", "pubsub"):
+            client.execute_command("CLIENT", "KILL", "TYPE", kind)
 
 
 def _wall_ms() -> int:

@@ -26,6 +26,8 @@ from tests.support.fake_room import FakePerson
 CHUNK_S = 0.1
 _POLL_S = 0.4
 _AGAIN_S = 0.2
+_UNKNOWN_S = 2.0
+"""A session that Redis lost is brought back by its node after two beats, if it had one."""
 _LIMIT_S = 3.0
 _DELETE_LIMIT_S = 12.0
 """A DELETE waits up to ten seconds for the clean-up."""
@@ -97,7 +99,7 @@ class Client:
     async def _stay(self, visit: Visit, session_id: str, person: FakePerson | None) -> None:
         """Look after the session until it has ended, is forgotten, or the guest goes."""
         guest, since_s = visit.guest, time.monotonic()
-        reloads_after_s = guest.reloads_after_s
+        reloads_after_s, unknown_since_s = guest.reloads_after_s, 0.0
         while True:
             stayed_s = time.monotonic() - since_s
             if guest.vanishes_after_s is not None and stayed_s > guest.vanishes_after_s:
@@ -111,8 +113,13 @@ class Client:
             else:
                 record = await self._ask(visit, "GET", session_id)
             if record is None:
-                visit.forgotten.append((session_id, time.monotonic()))
-                return
+                unknown_since_s = unknown_since_s or time.monotonic()
+                if time.monotonic() - unknown_since_s > _UNKNOWN_S:
+                    visit.forgotten.append((session_id, time.monotonic()))
+                    return
+                record = {}
+            elif record:
+                unknown_since_s = 0.0
             if record.get("status") in _ENDED:
                 visit.end = f"{record['status']} {record.get('reason') or ''}".strip()
                 return

@@ -18,7 +18,7 @@ import redis
 from scripts.chaos_run import verdict
 from scripts.chaos_run.faults import Done, Faults
 from scripts.chaos_run.figures import Figures, figures
-from scripts.chaos_run.fleet import POOL, Fleet
+from scripts.chaos_run.fleet import POOL, SLOTS, Fleet
 from scripts.chaos_run.guests import Client, Visit
 from scripts.chaos_run.schedule import NODES, Plan
 from scripts.chaos_run.venue import Frame
@@ -142,6 +142,8 @@ async def _judge(
         overtaken=list(verdict.overtaken(events)),
         leaked=list(verdict.leaked(found, prefix(POOL))),
         keys=list(verdict.strange_keys(found)),
+        crowded=list(verdict.crowded(frames, SLOTS)),
+        unjust=list(verdict.unjust(visits)),
         surprises=[],
     )
 

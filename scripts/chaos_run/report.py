@@ -18,6 +18,8 @@ _COLUMNS = (
     ("overtaken", 10),
     ("leaked", 7),
     ("keys", 5),
+    ("crowded", 8),
+    ("unjust", 7),
     ("other", 6),
     ("readmitted p50/p99", 20),
     ("slot idle p50/p99", 19),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scripts.chaos_run.faults import Done
 from scripts.chaos_run.guests import Visit
-from scripts.chaos_run.schedule import NODE_TTL_S, Kind
+from scripts.chaos_run.schedule import NODE_TTL_S
 from scripts.chaos_run.venue import Frame
 from shared.events import Event
 from shared.states import ENDED_STATES, SessionState
@@ -25,6 +25,14 @@ _FSYNC_S = 1.0
 _ANSWER_S = 1.5
 """So long an answer may be on its way after its call was done."""
 _IN_FLIGHT_S = 0.02
+_JUST = frozenset(
+    (
+        "closed completed",
+        "failed recovery_limit",
+        "failed join_timeout",
+        "failed start_timeout",
+    )
+)
 _WAITS = frozenset(("queued", "returned"))
 
 
@@ -37,6 +45,8 @@ class Verdict:
     overtaken: list[str]
     leaked: list[str]
     keys: list[str]
+    crowded: list[str]
+    unjust: list[str]
     surprises: list[str]
     """Processes that ended unasked, answers that no client should get."""
 
@@ -52,6 +62,8 @@ class Verdict:
             "overtaken": self.overtaken,
             "leaked": self.leaked,
             "keys": self.keys,
+            "crowded": self.crowded,
+            "unjust": self.unjust,
             "surprises": self.surprises,
         }
 
@@ -67,7 +79,7 @@ def lost(
             doesn't.
         done: The faults; a lost tail excuses what was accepted shortly before.
     """
-    losses = [fault for fault in done if fault.kind is Kind.LOSE_TAIL]
+    losses = [fault for fault in done if fault.lost_s > 0]
     for visit in visits:
         kept: dict[str, None] = {}
         for session_id, accepted_s in visit.accepted:
@@ -137,7 +149,7 @@ def unowned(
             owner[event.session_id] = event.epoch
         elif event.what in ("returned", "ended") and event.session_id in owner:
             closed[event.session_id, owner.pop(event.session_id)] = event
-    losses = [fault for fault in done if fault.kind is Kind.LOSE_TAIL]
+    losses = [fault for fault in done if fault.lost_s > 0]
     to_wall_ms = time.time() * 1000 - time.monotonic() * 1000
     told: set[tuple[str, int]] = set()
     for frame in frames:
@@ -160,6 +172,34 @@ def _just_woken(frame: Frame, thawed_at_s: Mapping[str, list[float]]) -> bool:
     """Tell whether the process had asked for its lease before it was frozen, and sent after."""
     wakes = thawed_at_s.get(frame.node_id, [])
     return any(0 <= frame.sent_s - wake_s < _IN_FLIGHT_S for wake_s in wakes)
+
+
+def crowded(frames: Iterable[Frame], slots: int) -> Iterator[str]:
+    """Find nodes that played more sessions at once than they have slots."""
+    lives: dict[tuple[str, str, int, int], list[float]] = {}
+    for frame in frames:
+        life = (frame.node_id, frame.session_id, *frame.order)
+        lives.setdefault(life, [frame.sent_s, frame.sent_s])[1] = frame.sent_s
+    for (node_id, session_id, *_), (began_s, _ended_s) in lives.items():
+        beside = {
+            other
+            for (other_node, other, *_), (from_s, until_s) in lives.items()
+            if other_node == node_id and from_s < began_s < until_s
+        }
+        if len(beside - {session_id}) >= slots:
+            yield f"{node_id} began to play {session_id} beside {sorted(beside)}"
+
+
+def unjust(visits: Iterable[Visit]) -> Iterator[str]:
+    """Find guests who stayed in the room to the end and whose session ended otherwise.
+
+    Who lost its place too often is told so (R4); no other reason may meet somebody who is there.
+    """
+    for visit in visits:
+        guest = visit.guest
+        left = guest.deletes_after_s is not None or guest.vanishes_after_s is not None
+        if guest.shows_up and not left and visit.end and visit.end not in _JUST:
+            yield f"{guest.name} was there and {visit.accepted[-1][0]} ended: {visit.end}"
 
 
 def overtaken(events: Iterable[Event]) -> Iterator[str]:
