@@ -46,7 +46,7 @@ _TRANSIENT = (
     OSError,
     TimeoutError,
 )
-_TRANSIENT_WORDS = ("BUSY", "NOREPLICAS")
+_TRANSIENT_WORDS = ("BUSY", "NOREPLICAS", "MISCONF")
 """Replies that say "not now" and have no class in redis-py."""
 
 
@@ -156,7 +156,6 @@ class Connection:
         while True:
             try:
                 info = await self.bounded(self._redis.info())
-                policy = await self.bounded(self._redis.config_get("maxmemory-policy"))
                 break
             except StoreUnavailable as fault:
                 if time.monotonic() > deadline_s:
@@ -165,7 +164,8 @@ class Connection:
                         try_="start it, or name the right one with --redis-url",
                     ) from fault
                 await asyncio.sleep(0.1)
-        _check_server(str(info["redis_version"]), str(policy.get("maxmemory-policy", "noeviction")))
+        # Not CONFIG GET: hosted servers often refuse it.
+        _check_server(str(info["redis_version"]), str(info.get("maxmemory_policy", "noeviction")))
 
     def pubsub(self) -> redis.asyncio.client.PubSub:
         """Return a subscriber on a connection of its own, which may stay silent for long."""
