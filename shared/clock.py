@@ -23,7 +23,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock. Monotonic is CLOCK_BOOTTIME: a suspended laptop must not keep a lease."""
+    """The machine's clock. Monotonic is CLOCK_BOOTTIME: a suspended laptop may not keep a lease."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

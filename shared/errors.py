@@ -31,7 +31,7 @@
     └── StartupError                 an operator's mistake: exit 2 and one sentence
 
 Each class has a stable ``code``, an HTTP ``status`` and says whether the same call may be tried
-again (``retryable``). Messages are built from named fields; identities and prompts never enter them.
+again (``retryable``). Messages are made of named fields; identities and prompts never enter them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class UnknownPool(InvalidRequest):
     code = "unknown_pool"
 
     def __init__(self, *, pool: str, served: tuple[str, ...]) -> None:
-        super().__init__(f"Pool {pool[:40]!r} isn't served here; choose one of: {', '.join(served)}.")
+        super().__init__(
+            f"Pool {pool[:40]!r} isn't served here; choose one of: {', '.join(served)}."
+        )
 
 
 class ReservedIdentity(InvalidRequest):
@@ -151,7 +153,9 @@ class UnknownSession(NotFound):
     code = "unknown_session"
 
     def __init__(self, *, session_id: str) -> None:
-        super().__init__(f"There is no session {session_id[:64]!r}; ended ones are kept for an hour.")
+        super().__init__(
+            f"There is no session {session_id[:64]!r}; ended ones are kept for an hour."
+        )
 
 
 class UnknownNode(NotFound):
@@ -200,7 +204,7 @@ class IdempotencyMismatch(Conflict):
 
 
 class Busy(GreenroomError):
-    """No slot and no place in line. ``detail`` is the compatible word: no_idle_worker, queue_full."""
+    """No slot and no place in line. ``detail`` is compatible: no_idle_worker or queue_full."""
 
     code = "busy"
     status = 429
@@ -249,7 +253,7 @@ class AssetBudgetSpent(Unavailable):
 
 
 class ReplicaStopping(Unavailable):
-    """This replica is about to end; any other one answers."""
+    """The replica that was asked is about to end; any other one answers."""
 
     code = "replica_stopping"
 

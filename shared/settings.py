@@ -40,7 +40,7 @@ _LIVEKIT_SCHEMES = ("ws://", "wss://", "http://", "https://")
 
 
 def env_names(field: str, *, telefuser: str) -> AliasChoices:
-    """Return the variables that fill *field*: ours first, then ``TELEFUSER_LIVEKIT_<telefuser>``."""
+    """Return the variables that fill *field*: ours, then ``TELEFUSER_LIVEKIT_<telefuser>``."""
     return AliasChoices(variable_of(field), TELEFUSER_PREFIX + telefuser)
 
 

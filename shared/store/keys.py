@@ -2,8 +2,8 @@
 
 All keys of a pool share one hash tag, so a pool lives in one slot of a Redis Cluster. Lua builds
 the same names from the prefix (``lua/include/core.lua``); nothing else builds keys. The table below
-is the documentation: ``scripts/keys`` prints it, checks a live server against it, and the leak check
-of the tests fails on any key that it doesn't know.
+is the documentation: ``scripts/keys`` prints it and checks a live server against it, and the leak
+check of the tests fails on any key that it doesn't know.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ fraction of a pool's take-and-return per call. Three promises:
   step.
 - When the connection is lost, each command in flight is sent once more on the next one, in the old
   order. So only commands that may safely run twice belong here; all scripts may.
-- A server that accepts commands and answers none is given up after `silence_s`; so is a second loss.
+- A server that accepts commands and answers none is left after `silence_s`; so is a second loss.
 
 redis-py makes the connection (address, TLS, password, Sentinel), this module only drives it.
 """
@@ -63,7 +63,7 @@ class Multiplexer:
         """Queue *command* for this tick's write and return the future of its reply.
 
         The future raises what the server answers as an error (`redis.exceptions.ResponseError`) and
-        `redis.exceptions.ConnectionError` when the command may not have run at all or twice in vain.
+        `redis.exceptions.ConnectionError` if the command may not have run, or ran twice in vain.
         """
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._closed:
