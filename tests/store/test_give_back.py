@@ -73,6 +73,21 @@ def test_it_steps_onto_another_node_in_the_same_step(world: World) -> None:
     assert world.session("a").attempt == 2
 
 
+def test_the_node_that_just_lost_it_is_taken_if_no_other_is_free(world: World) -> None:
+    """It is avoided, though it would be first by load and name; but a slot is a slot."""
+    world.add_node("n1")
+    world.bring("a", "running")
+    world.add_node("n2")
+    lost = giving(world, "a", "service_lost", capacity=1)
+    assert world.call("give_back", **lost) == ("returned", [])
+    assert world.state("a") == "assigned n2"
+    lost = giving(world, "a", "media_lost", capacity=1)
+    world.open("b")
+    assert world.state("b") == "assigned n1"
+    assert world.call("give_back", **lost) == ("returned", [])
+    assert world.state("a") == "assigned n2"
+
+
 def test_returned_sessions_keep_their_order_ahead_of_newcomers(world: World) -> None:
     """Given back in whatever order, the older ticket is first."""
     world.add_node(capacity=2)

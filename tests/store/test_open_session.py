@@ -160,6 +160,20 @@ def test_a_newcomer_never_passes_the_line(world: World) -> None:
     assert [world.state(letter) for letter in "abc"] == ["assigned n1", "assigned n2", "queued"]
 
 
+def test_a_free_slot_isn_t_a_newcomer_s_while_somebody_waits(world: World) -> None:
+    """Between two parts of an evacuation a slot is free and the line isn't empty: it is the head's."""
+    world.add_node("n1", capacity=2)
+    world.bring("a", "running")
+    world.bring("b", "running")
+    world.pass_time(10)
+    world.add_node("n2")
+    assert world.run("sweep_nodes", budget=1)[0] == "more"
+    assert (world.line(), world.free()) == ("a", ["n2"])
+    assert world.call("open_session", **world.opening("c", queue_size=0)) == ("full", [])
+    assert world.call("open_session", **world.opening("c"))[0] == "created"
+    assert (world.state("a"), world.line()) == ("assigned n2", "c")
+
+
 def test_the_least_used_node_is_taken_and_then_the_lower_name(world: World) -> None:
     """Load is used slots by capacity, not free slots."""
     world.add_node("n2", capacity=4)
