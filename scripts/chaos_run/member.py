@@ -91,7 +91,7 @@ class Member:
             self._note(f"didn't end within {_ENDS_WITHIN_S:g} s after SIGTERM")
             await self.kill()
         else:
-            if self._status != 0:
+            if self._status not in (0, -signal.SIGTERM):  # it was asked before it could listen
                 self._note(f"ended with status {self._status} after SIGTERM")
 
     def freeze(self) -> None:

@@ -143,7 +143,7 @@ async def _judge(
         leaked=list(verdict.leaked(found, prefix(POOL))),
         keys=list(verdict.strange_keys(found)),
         crowded=list(verdict.crowded(frames, SLOTS)),
-        unjust=list(verdict.unjust(visits)),
+        unjust=list(verdict.unjust(visits, events)),
         surprises=[],
     )
 

@@ -6,6 +6,7 @@ registry's own words (audit trail, keys), and returns one sentence per finding.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _JUST = frozenset(
         "failed start_timeout",
     )
 )
+_LATE_MS = 500
 _WAITS = frozenset(("queued", "returned"))
 
 
@@ -150,7 +152,7 @@ def unowned(
         elif event.what in ("returned", "ended") and event.session_id in owner:
             closed[event.session_id, owner.pop(event.session_id)] = event
     losses = [fault for fault in done if fault.lost_s > 0]
-    to_wall_ms = time.time() * 1000 - time.monotonic() * 1000
+    to_wall_ms = _to_wall_ms()
     told: set[tuple[str, int]] = set()
     for frame in frames:
         which = (frame.session_id, frame.epoch)
@@ -190,16 +192,29 @@ def crowded(frames: Iterable[Frame], slots: int) -> Iterator[str]:
             yield f"{node_id} began to play {session_id} beside {sorted(beside)}"
 
 
-def unjust(visits: Iterable[Visit]) -> Iterator[str]:
+def unjust(visits: Iterable[Visit], events: Iterable[Event]) -> Iterator[str]:
     """Find guests who stayed in the room to the end and whose session ended otherwise.
 
-    Who lost its place too often is told so (R4); no other reason may meet somebody who is there.
+    Who lost its place too often is told so (R4); no other reason may meet somebody who is there. A
+    guest who learned of its session too late, since answers were lost, wasn't there.
     """
+    to_wall_ms = _to_wall_ms()
+    joined_ms = {event.session_id: event.at_ms for event in events if event.what == "joining_room"}
     for visit in visits:
         guest = visit.guest
         left = guest.deletes_after_s is not None or guest.vanishes_after_s is not None
-        if guest.shows_up and not left and visit.end and visit.end not in _JUST:
-            yield f"{guest.name} was there and {visit.accepted[-1][0]} ended: {visit.end}"
+        if not guest.shows_up or left or not visit.end or visit.end in _JUST:
+            continue
+        session_id, _ = visit.accepted[-1]
+        knew_s = next(at_s for name, at_s in visit.accepted if name == session_id)
+        late_ms = knew_s * 1000 + to_wall_ms - joined_ms.get(session_id, math.inf)
+        if late_ms < _LATE_MS:
+            yield f"{guest.name} was there and {session_id} ended: {visit.end}"
+
+
+def _to_wall_ms() -> float:
+    """Return what makes wall time (ms) of monotonic milliseconds, on this machine today."""
+    return time.time() * 1000 - time.monotonic() * 1000
 
 
 def overtaken(events: Iterable[Event]) -> Iterator[str]:

@@ -9,7 +9,16 @@ from scripts.chaos_run.figures import figures
 from scripts.chaos_run.guests import Visit
 from scripts.chaos_run.schedule import Guest, Kind
 from scripts.chaos_run.venue import Frame
-from scripts.chaos_run.verdict import doubled, leaked, lost, overtaken, strange_keys, unowned
+from scripts.chaos_run.verdict import (
+    crowded,
+    doubled,
+    leaked,
+    lost,
+    overtaken,
+    strange_keys,
+    unjust,
+    unowned,
+)
 from shared.events import Event
 from shared.states import SessionState
 from shared.store.keys import line_key, prefix
@@ -156,3 +165,24 @@ def test_a_slot_is_idle_only_while_somebody_waits() -> None:
     early = event(300, "queued", "b", ticket=2)
     waited = figures([*taken[:2], early, *taken[2:], placed], [])
     assert waited.slot_idle_ms == [400]
+
+
+def test_a_node_that_plays_more_sessions_than_it_has_slots_is_found() -> None:
+    """One after another is fine, three at once on two slots isn't."""
+
+    def played(session_id: str, began_s: float, ended_s: float) -> list[Frame]:
+        return [Frame(at_s, session_id, "node-1", 10, 1) for at_s in (began_s, ended_s)]
+
+    two = [*played("a", 1.0, 3.0), *played("b", 1.0, 5.0)]
+    assert not list(crowded([*two, *played("c", 3.1, 6.0)], slots=2))
+    assert "beside ['a', 'b']" in next(crowded([*two, *played("c", 2.0, 6.0)], slots=2))
+
+
+def test_somebody_who_stayed_is_played_to_the_end() -> None:
+    """No timeout may end the session of a guest who was there."""
+    late = visit(NOW_S, end="expired controller_timeout")
+    joined = event(0, "joining_room", "a")
+    assert not list(unjust([visit(NOW_S)], [joined]))
+    assert "controller_timeout" in next(unjust([late], [joined]))
+    before = event(-2000, "joining_room", "a")
+    assert not list(unjust([late], [before])), "it didn't know of its session yet"
