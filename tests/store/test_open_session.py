@@ -161,7 +161,7 @@ def test_a_newcomer_never_passes_the_line(world: World) -> None:
 
 
 def test_a_free_slot_isn_t_a_newcomer_s_while_somebody_waits(world: World) -> None:
-    """Between two parts of an evacuation a slot is free and the line isn't empty: it is the head's."""
+    """Between two parts of an evacuation both are there: the slot is the head's."""
     world.add_node("n1", capacity=2)
     world.bring("a", "running")
     world.bring("b", "running")
