@@ -24,10 +24,12 @@ from control_plane.api.edge import Edge
 from control_plane.api.events import event_routes
 from control_plane.api.health import health_routes
 from control_plane.api.pages import DIST, page_routes
+from control_plane.api.queue import list_routes, queue_routes
 from control_plane.api.sessions import session_routes
 from control_plane.api.tokens import token_routes
 from control_plane.events_hub import EventsHub
 from control_plane.lines import Lines
+from control_plane.listing import SessionList
 from control_plane.metrics import Metrics
 from control_plane.room_chores import RoomChores
 from control_plane.session_tokens import SessionTokens
@@ -131,7 +133,25 @@ class Replica:
                 registry=self.registry,
                 answers=self.answers,
                 chores=self.chores,
+                lines=self.lines,
                 pools=pools,
+            )
+        )
+        app.include_router(
+            list_routes(
+                sessions=SessionList(registry=self.registry),
+                lines=self.lines,
+                answers=self.answers,
+                pools=pools,
+            )
+        )
+        app.include_router(
+            queue_routes(
+                registry=self.registry,
+                lines=self.lines,
+                chores=self.chores,
+                pools=pools,
+                queue_size=self._settings.queue_size,
             )
         )
         app.include_router(event_routes(hub=self.hub, pools=pools))

@@ -230,7 +230,7 @@ class EventsHub:
             followed = self._followed.get(sid)
             if followed is not None:
                 followed.asked_s = now_s
-                self._tell(followed, await self._sight(followed.pool, found.get(sid)), now_s)
+                self._tell(followed, await self._sight(found.get(sid)), now_s)
 
     def _refuse_newcomers(self, session_id: str, why: StoreUnavailable) -> None:
         """Those who saw something already keep it until the outage is over."""
@@ -239,10 +239,10 @@ class EventsHub:
             for follower in followed.followers:
                 follower.tell(why)
 
-    async def _sight(self, pool: str, record: SessionRecord | None) -> Sight:
+    async def _sight(self, record: SessionRecord | None) -> Sight:
         if record is None:
             return Sight(record=None)
-        return Sight(record=record, estimate=await self._lines.estimate(record, pool))
+        return Sight(record=record, estimate=await self._lines.estimate(record))
 
     def _tell(self, followed: _Followed, sight: Sight, now_s: float) -> None:
         followed.sight = sight

@@ -8,12 +8,14 @@ reading. Places in it may be a second old, so whoever has a fresher one keeps it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from functools import cached_property
 
 from control_plane.estimates import Estimate, Forecast
 from shared.errors import StoreUnavailable, UnknownPool
-from shared.records import Line, SessionRecord
+from shared.ids import pool_of
+from shared.records import Line, Queued, SessionRecord
 from shared.store import Registry
 
 KEPT_S = 0.9
@@ -66,12 +68,25 @@ class Lines:
                 self._readings[pool] = known
         return known
 
-    async def estimate(self, record: SessionRecord, pool: str) -> Estimate | None:
+    async def estimate(self, record: SessionRecord) -> Estimate | None:
         """Return how long *record* will wait; None if it doesn't, or if that is unknown."""
         if record.position is None:
             return None
         try:
-            reading = await self.read(pool)
+            reading = await self.read(pool_of(record.session_id))
         except StoreUnavailable:
             return None  # the answer itself is there already
         return reading.forecast.of(record.position)
+
+    async def promise(self, opened: Queued) -> Estimate | None:
+        """Return what a client is told when it begins to wait, and remember it.
+
+        How far off it was shows when the session is admitted.
+        """
+        record = opened.session
+        estimate = await self.estimate(record)
+        if estimate is not None and not opened.replay:
+            seconds = (estimate.middle_s, estimate.low_s, estimate.high_s)
+            with contextlib.suppress(StoreUnavailable):  # the client waits all the same
+                await self._registry.note_estimate(record.session_id, seconds)
+        return estimate

@@ -209,8 +209,30 @@ class _Known(Collector):
                 counted = histogram(pool.totals, name)
                 family.add_metric((pool.pool,), counted.buckets, counted.sum_s)
             yield family
+        yield from self._estimates()
+
+    def _estimates(self) -> Iterator[Metric]:
+        error = HistogramMetricFamily(
+            "greenroom_estimate_error_seconds",
+            "How much sooner or later a session was admitted than its client was told.",
+            labels=("pool", "side"),
+        )
+        outcomes = CounterMetricFamily(
+            "greenroom_estimates",
+            "Admissions within the range that the client was told, sooner, or later.",
+            labels=("pool", "outcome"),
+        )
+        for pool in self.snapshots:
+            for side in _SIDES:
+                counted = histogram(pool.totals, f"estimate_{side}")
+                error.add_metric((pool.pool, side), counted.buckets, counted.sum_s)
+            for outcome in ("within", *_SIDES):
+                count = pool.totals.get(f"estimated_{outcome}", 0)
+                outcomes.add_metric((pool.pool, outcome), count)
+        yield from (error, outcomes)
 
 
+_SIDES = ("sooner", "later")
 _LIVE_STATES = tuple(state for state in SessionState if state not in ENDED_STATES)
 _LIVE_NODE_STATES = tuple(state for state in NodeState if state is not NodeState.DEAD)
 _PLAIN_TOTALS = (

@@ -17,6 +17,7 @@
     ├── Conflict                409  the thing is in another state than the caller thought
     │   ├── IllegalMove         409  a state machine refused
     │   ├── SessionEnded        409
+    │   ├── NotWaiting          409
     │   └── IdempotencyMismatch 409
     ├── Busy                    429  normal refusal: the line is full
     ├── Unavailable             503  try again; nothing is lost
@@ -190,6 +191,15 @@ class SessionEnded(Conflict):
 
     def __init__(self, *, reason: str) -> None:
         super().__init__(f"The session has ended ({reason}); create a new one.")
+
+
+class NotWaiting(Conflict):
+    """The session doesn't stand in line (any more)."""
+
+    code = "not_waiting"
+
+    def __init__(self, *, session_id: str, state: str) -> None:
+        super().__init__(f"Session {session_id[:64]!r} isn't in line any more: it is {state}.")
 
 
 class IdempotencyMismatch(Conflict):

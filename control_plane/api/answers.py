@@ -7,6 +7,7 @@ import json
 from starlette.responses import Response
 
 from control_plane.api.bodies import SessionCreated, SessionStatus, TokenCreated
+from control_plane.estimates import Estimate
 from control_plane.session_tokens import SessionTokens
 from shared.ids import room_of
 from shared.records import SessionRecord
@@ -23,7 +24,9 @@ class Answers:
         self._session_tokens = session_tokens
         self._livekit_url = livekit_url
 
-    def created(self, record: SessionRecord, *, replay: bool) -> SessionCreated:
+    def created(
+        self, record: SessionRecord, *, replay: bool, estimate: Estimate | None = None
+    ) -> SessionCreated:
         """What the one who created *record* gets; no room token once it has ended."""
         session_id = record.session_id
         token = None
@@ -38,11 +41,13 @@ class Answers:
             "status": record.state,
             "expires_at": record.expires_at_s,
             "queue_position": record.position,
+            "estimated_wait_s": estimate.middle_s if estimate else None,
+            "estimated_wait_range_s": estimate.range_s if estimate else None,
             "session_token": self._session_tokens.sign(session_id),
             "idempotent_replay": replay,
         }
 
-    def status(self, record: SessionRecord) -> SessionStatus:
+    def status(self, record: SessionRecord, estimate: Estimate | None = None) -> SessionStatus:
         """What anybody who knows the session's id may see of it."""
         return {
             "session_id": record.session_id,
@@ -59,6 +64,8 @@ class Answers:
             "error": record.error,
             "reason": record.reason,
             "queue_position": record.position,
+            "estimated_wait_s": estimate.middle_s if estimate else None,
+            "estimated_wait_range_s": estimate.range_s if estimate else None,
             "attempt": record.attempt,
             "epoch": record.epoch,
         }

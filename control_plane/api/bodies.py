@@ -71,6 +71,8 @@ class SessionCreated(TypedDict):
     status: str
     expires_at: float | None
     queue_position: int | None
+    estimated_wait_s: float | None
+    estimated_wait_range_s: list[float] | None
     session_token: str
     idempotent_replay: bool
 
@@ -92,8 +94,47 @@ class SessionStatus(TypedDict):
     error: str | None
     reason: str | None
     queue_position: int | None
+    estimated_wait_s: float | None
+    estimated_wait_range_s: list[float] | None
     attempt: int
     epoch: int
+
+
+class SessionsFound(TypedDict):
+    """One page of a list; with a cursor there may be more, also if the page is empty."""
+
+    sessions: list[SessionStatus]
+    cursor: str | None
+
+
+class Waiting(TypedDict):
+    """One place in line; who it is stays out."""
+
+    position: int
+    session_id: str
+    waiting_s: float
+    estimated_wait_s: float | None
+    estimated_wait_range_s: list[float] | None
+
+
+class PoolLine(TypedDict):
+    """One pool's line, and what its estimates are made of."""
+
+    pool: str
+    length: int
+    max_length: int
+    oldest_wait_s: float
+    slots: int
+    slots_taken: int
+    usual_hold_s: float | None
+    learned_from: int
+    waiting: list[Waiting]
+
+
+class Lineup(TypedDict):
+    """Answer to GET /v1/queue."""
+
+    pools: list[PoolLine]
 
 
 class SessionGone(TypedDict):

@@ -23,6 +23,8 @@ from control_plane.api.bodies import (
     idempotency_key,
     read_body,
 )
+from control_plane.estimates import Estimate
+from control_plane.lines import Lines
 from control_plane.room_chores import RoomChores
 from shared.errors import Busy, InvalidName, UnknownSession
 from shared.ids import pool_of
@@ -41,6 +43,7 @@ def session_routes(
     registry: Registry,
     answers: Answers,
     chores: RoomChores,
+    lines: Lines,
     pools: tuple[str, ...],
 ) -> APIRouter:
     """Return the routes of ``/v1/stream/sessions``."""
@@ -62,12 +65,15 @@ def session_routes(
             pool=body.pool,
             idempotency_key=idempotency_key(request),
         )
-        return _created(await admission.admit(wish), answers)
+        opened = await admission.admit(wish)
+        estimate = await lines.promise(opened) if isinstance(opened, Queued) else None
+        return _created(opened, answers, estimate)
 
     @router.get("/v1/stream/sessions/{session_id}", responses={200: {"model": SessionStatus}})
     async def get_session(request: Request, session_id: str) -> Response:  # noqa: ARG001
         """Tell how a session stands; for a waiting one also a sign of life."""
-        return json_answer(answers.status(await touched(registry, session_id, pools)))
+        record = await touched(registry, session_id, pools)
+        return json_answer(answers.status(record, await lines.estimate(record)))
 
     @router.delete("/v1/stream/sessions/{session_id}", responses={200: {"model": SessionGone}})
     async def delete_session(request: Request, session_id: str) -> Response:  # noqa: ARG001
@@ -103,12 +109,13 @@ async def touched(registry: Registry, session_id: str, pools: tuple[str, ...]) -
     return found[session_id]
 
 
-def _created(opened: Opened, answers: Answers) -> Response:
+def _created(opened: Opened, answers: Answers, estimate: Estimate | None) -> Response:
     match opened:
         case Refused():
             raise Busy(detail=opened.detail, retry_after_s=BUSY_RETRY_AFTER_S)
         case Queued():
-            return json_answer(answers.created(opened.session, replay=opened.replay), 202)
+            body = answers.created(opened.session, replay=opened.replay, estimate=estimate)
+            return json_answer(body, 202)
         case Admitted() | Ended():
             return json_answer(answers.created(opened.session, replay=opened.replay))
         case _:

@@ -12,6 +12,7 @@ from typing import Self
 from shared.store.admission import Admission
 from shared.store.connection import Connection, Observe
 from shared.store.inspection import Inspection
+from shared.store.listing import Listing
 from shared.store.nodes import BeatLink, Nodes
 from shared.store.sessions import Sessions
 from shared.store.trail import Trail
@@ -31,7 +32,9 @@ class Registry:
         nodes = Nodes(connection)
         self.open = admission.open
         self.cancel = admission.cancel
+        self.cancel_waiting = admission.cancel_waiting
         self.line = admission.line
+        self.note_estimate = admission.note_estimate
         self.put_image = admission.put_image
         self.touch = sessions.touch
         self.read = sessions.read
@@ -47,6 +50,7 @@ class Registry:
         self.snapshot = nodes.snapshot
         self.set_node_admin = nodes.set_node_admin
         self.note_first_frame = sessions.note_first_frame
+        self.listing = Listing(connection)
         self.inspection = Inspection(connection)
         self.trail = Trail(connection)
         self.ping = connection.ping

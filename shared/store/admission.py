@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.errors import AssetBudgetSpent, IdempotencyMismatch, UnknownSession
+from shared.errors import AssetBudgetSpent, IdempotencyMismatch, NotWaiting, UnknownSession
 from shared.ids import pool_of
 from shared.records import (
     Admitted,
@@ -74,12 +74,41 @@ class Admission:
             raise UnknownSession(session_id=session_id)
         return replies.session(rest[0])
 
+    async def cancel_waiting(self, session_id: str, reason: Reason) -> SessionRecord:
+        """End a session if it waits in line; repeating it is harmless.
+
+        Raises:
+            UnknownSession: There is no such session (any more).
+            NotWaiting: It was served meanwhile, and goes on.
+        """
+        word, rest = await self._connection.call(
+            "cancel_waiting", pool_of(session_id), session_id=session_id, reason=reason
+        )
+        if word == "gone":
+            raise UnknownSession(session_id=session_id)
+        record = replies.session(rest[0])
+        if word == "served":
+            raise NotWaiting(session_id=session_id, state=record.state)
+        return record
+
     async def line(self, pool: str) -> Line:
         """Return one pool's line, as far as `WAITING_READ`, and what its movement depends on."""
         _, rest = await self._connection.call(
             "read_line", pool, most_waiting=WAITING_READ, most_residents=RESIDENTS_READ
         )
         return replies.line(pool, rest)
+
+    async def note_estimate(self, session_id: str, seconds: tuple[float, float, float]) -> None:
+        """Remember what was promised: *seconds* are the middle, the least and the most."""
+        middle, low, high = (round(value * 1000) for value in seconds)
+        await self._connection.call(
+            "note_estimate",
+            pool_of(session_id),
+            session_id=session_id,
+            middle_ms=middle,
+            low_ms=low,
+            high_ms=high,
+        )
 
     async def put_image(self, session_id: str, image: bytes) -> None:
         """Keep *image* for a session that is about to be opened.

@@ -113,6 +113,13 @@ KEY_TABLE: tuple[KeyKind, ...] = (
         lasting=True,
     ),
     KeyKind(
+        suffix="ended",
+        type="zset",
+        what="ended sessions whose records are kept, score = version of the end",
+        lifetime="1 h after the last end",
+        lasting=False,
+    ),
+    KeyKind(
         suffix="ctr",
         type="hash",
         what="last numbers issued, registry time, totals, schema",

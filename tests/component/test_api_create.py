@@ -25,6 +25,8 @@ CREATED_FIELDS = {
     "status",
     "expires_at",
     "queue_position",
+    "estimated_wait_s",
+    "estimated_wait_range_s",
     "session_token",
     "idempotent_replay",
 }
@@ -253,15 +255,17 @@ async def test_while_livekit_is_out_nobody_new_is_let_in(
 async def test_creating_asks_redis_once_and_livekit_never(
     replica: tuple[Replica, Client], room_service: RoomService
 ) -> None:
-    """The hot path is one script; a LiveKit that hangs doesn't slow it."""
+    """One script, and for all who wait one reading of the line a second; LiveKit may hang."""
     parts, api = replica
     asked: list[str] = []
     parts.registry.observe(lambda script, _seconds: asked.append(script))
     room_service.unblocked.clear()
 
     await api.create()
+    await api.create(identity="bob")
 
-    assert [script for script in asked if not script.startswith("sweep")] == ["open_session"]
+    hot_path = [script for script in asked if not script.startswith("sweep")]
+    assert hot_path == ["open_session", "read_line", "open_session"]
     assert room_service.calls == []
 
 

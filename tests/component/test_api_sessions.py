@@ -30,6 +30,8 @@ STATUS_FIELDS = {
     "error",
     "reason",
     "queue_position",
+    "estimated_wait_s",
+    "estimated_wait_range_s",
     "attempt",
     "epoch",
 }
@@ -55,6 +57,7 @@ async def test_get_tells_all_of_a_running_session(api: Client, begin_node: Begin
     assert seen["epoch"] > 1_600_000_000_000
     assert seen["created_at"] <= seen["updated_at"] < seen["expires_at"]
     assert seen["error"] is seen["reason"] is seen["queue_position"] is None
+    assert seen["estimated_wait_s"] is seen["estimated_wait_range_s"] is None
 
 
 async def test_the_place_in_line_moves(api: Client) -> None:

@@ -34,6 +34,8 @@ def test_a_waiting_session_ends_in_this_step(world: World) -> None:
         "ctr version": str(T + 5_000),
         "ctr n_ended_client_stop": "1",
         "ev 3": "ended a client_stop",
+        "ended a": str(T + 5_000),
+        "ended ttl": "3600",
     }
 
 

@@ -51,6 +51,11 @@ def test_every_script_stays_in_its_slot(cluster: RawRedis) -> None:
     world.run("touch_sessions", session_ids=sid("c"), replica="r1")
     world.run("read_line", most_waiting=9, most_residents=9)
     world.session("c")
+    world.run("note_estimate", session_id=sid("c"), middle_ms=2, low_ms=1, high_ms=3)
+    world.open("e")
+    world.run("cancel_waiting", session_id=sid("e"), reason="admin")
+    for place in ("q", "n:n1", "ended"):
+        world.run("list_sessions", place=place, after="0", count=9)
     world.run("give_back", **world.owner("b"), why="join_failed", capacity=1, media_ok=1)
     world.run("cancel_session", session_id=sid("a"), reason="client_stop")
     world.run("end_session", **world.owner("a"), reason="completed", error="late")

@@ -21,18 +21,7 @@ def test_the_slot_goes_to_the_next_in_line_in_the_same_step(world: World) -> Non
     assert reply == ("ended", ["service_error"])
     now, next_version = str(T + 6_000), str(T + 6_001)
     assert world.changes == {
-        "ns:n1 a": None,
-        "dl a": None,
-        "s:a t_session": None,
-        "s:a state": "failed",
-        "s:a reason": "service_error",
-        "s:a ended": now,
-        "s:a updated": now,
-        "s:a ver": now,
-        "s:a ttl": "3600",
-        "sd:a error": "it broke",
-        "sd:a ttl": "3600",
-        "sp:a ttl": "3600",
+        **_A_ENDED,
         "q b": None,
         "ns:n1 b": now,
         "s:b state": "assigned",
@@ -50,13 +39,31 @@ def test_the_slot_goes_to_the_next_in_line_in_the_same_step(world: World) -> Non
         "ctr version": next_version,
         "ctr epoch": now,
         "ctr top": ticket,
-        "ctr n_ended_service_error": "1",
         "ctr n_assigned": "2",
         "ctr n_wait_le_10": "1",
         "ctr n_wait_ms": "6000",
         "ev 8": "ended a n1 service_error",
         "ev 9": "assigned b n1",
     }
+
+
+_A_ENDED = {
+    "ns:n1 a": None,
+    "dl a": None,
+    "s:a t_session": None,
+    "s:a state": "failed",
+    "s:a reason": "service_error",
+    "s:a ended": str(T + 6_000),
+    "s:a updated": str(T + 6_000),
+    "s:a ver": str(T + 6_000),
+    "s:a ttl": "3600",
+    "sd:a error": "it broke",
+    "sd:a ttl": "3600",
+    "sp:a ttl": "3600",
+    "ended a": str(T + 6_000),
+    "ended ttl": "3600",
+    "ctr n_ended_service_error": "1",
+}
 
 
 @pytest.mark.parametrize(

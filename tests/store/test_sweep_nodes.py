@@ -27,13 +27,8 @@ def test_a_dead_node_s_session_is_first_in_line_again(world: World) -> None:
     returned = [[sid("a"), now, "node_died"]]
     assert world.call("sweep_nodes", budget=64) == ("done", [["n1"], returned, []])
     assert world.changes == {
-        "nodes n1": None,
+        **_N1_DIED,
         "ns:n1 a": None,
-        "n:n1 state": "dead",
-        "n:n1 strikes": "1",
-        "n:n1 struck": now,
-        "n:n1 rest": str(T + 15_000),
-        "n:n1 ttl": "86400",
         "q a": ticket,
         "s:a state": "queued",
         "s:a node": "",
@@ -61,6 +56,16 @@ def test_a_dead_node_s_session_is_first_in_line_again(world: World) -> None:
         "ev 9": "node_died n1",
     }
     assert world.line() == "ab"
+
+
+_N1_DIED = {
+    "nodes n1": None,
+    "n:n1 state": "dead",
+    "n:n1 strikes": "1",
+    "n:n1 struck": str(T + 10_000),
+    "n:n1 rest": str(T + 15_000),
+    "n:n1 ttl": "86400",
+}
 
 
 def test_they_step_onto_another_node_in_the_same_step(world: World) -> None:

@@ -4,7 +4,7 @@
 -- accepted under a lower stamp can be missing from a beat; the reply is the delivery path.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, stamp, state, capacity, draining, media_ok, residents, ended
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
 -- Replies: ok, stale, register
 -- Fields: ok: owned, todo {sid, epoch} lists and kills {sid, epoch, reason}; register: keep | drop
 -- Publishes: w:<nid> assign; r:<replica>

@@ -3,7 +3,7 @@
 -- Guarantee: each fires once; at most `budget` sessions per call.
 -- KEYS: prefix
 -- ARGV: now_ms, budget
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
 -- Replies: done, more
 -- Fields: returned {sid, epoch, why}, ended {sid, reason, why}
 -- Publishes: w:<nid> assign, stop; r:<replica>

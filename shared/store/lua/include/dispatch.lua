@@ -34,10 +34,26 @@ local function count_duration(name, ms)
   redis.call('HINCRBY', CTR, 'n_' .. name .. '_ms', ms)
 end
 
+-- How far off was what the client was told when it came (milliseconds: middle, low, high)?
+local function count_estimate(promised, waited)
+  local middle, low, high = string.match(promised, '^(%d+) (%d+) (%d+)$')
+  local off = waited - tonumber(middle)
+  count_duration(off < 0 and 'estimate_sooner' or 'estimate_later', math.abs(off))
+  local outcome = waited < tonumber(low) and 'sooner' or waited > tonumber(high) and 'later' or 'within'
+  total('estimated_' .. outcome)
+end
+
+local function count_wait(since, was_admitted, promised)
+  if not since then return end
+  local waited = math.max(rt - tonumber(since), 0)
+  count_duration(was_admitted and 'readmission' or 'wait', waited)
+  if promised and not was_admitted then count_estimate(promised, waited) end
+end
+
 local function assign(sid, nid)
   local record = key('s', sid)
   local s = redis.call('HMGET', record, 'ticket', 'd_assigned', 'd_session', 'left', 'admitted',
-    'queued_rt')
+    'queued_rt', 'promised')
   local epoch = next_number('epoch')
   redis.call('ZREM', key('q'), sid)
   redis.call('ZADD', key('ns', nid), epoch, sid)
@@ -53,7 +69,7 @@ local function assign(sid, nid)
   refresh_free(nid)
   changed(sid, 'assigned', nid, epoch, '')
   total('assigned')
-  if s[6] then count_duration(s[5] and 'readmission' or 'wait', math.max(rt - tonumber(s[6]), 0)) end
+  count_wait(s[6], s[5], s[7])
   hint(nid, 'assign', sid, epoch)
 end
 

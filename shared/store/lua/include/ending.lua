@@ -12,6 +12,14 @@ local function drop_image(sid)
   end
 end
 
+-- Ended sessions stay listed as long as their records stay. A few old ones leave with each new one.
+local function note_end(sid)
+  local old = redis.call('ZRANGE', key('ended'), '-inf', now - RETENTION_MS, 'BYSCORE', 'LIMIT', 0, 8)
+  for _, other in ipairs(old) do redis.call('ZREM', key('ended'), other) end
+  redis.call('ZADD', key('ended'), redis.call('HGET', key('s', sid), 'ver'), sid)
+  redis.call('PEXPIRE', key('ended'), RETENTION_MS)
+end
+
 -- Make a live session terminal, once; its texts stay readable for an hour. Returns the reason.
 local function finish(sid, reason, error_text, quarantine)
   local record = key('s', sid)
@@ -29,6 +37,7 @@ local function finish(sid, reason, error_text, quarantine)
   for _, kind in ipairs({'s', 'sd', 'sp'}) do redis.call('PEXPIRE', key(kind, sid), RETENTION_MS) end
   if s[5] then redis.call('PEXPIRE', key('idem', s[5]), RETENTION_MS) end
   changed(sid, 'ended', s[2], s[3], reason)
+  note_end(sid)
   total('ended_' .. reason)
   return reason
 end
