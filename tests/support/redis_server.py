@@ -66,6 +66,10 @@ class RedisServer:
         """Return a new plain client; the caller closes it."""
         return redis.Redis.from_url(self.url, decode_responses=True)
 
+    def bytes_client(self) -> RawRedis:
+        """Return a new plain client whose replies stay as the server sent them."""
+        return redis.Redis.from_url(self.url)
+
     def start(self) -> None:
         """Start on the same socket and wait until it answers."""
         quiet = ("--port", "0", "--save", "", "--loglevel", "warning", "--daemonize", "no")

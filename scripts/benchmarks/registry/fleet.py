@@ -1,0 +1,161 @@
+"""How much of one core does a large fleet take, and for how long does one call stop everything?
+
+A thousand nodes with ten residents each beat every two seconds while three replicas sweep and ten
+thousand wait. The calls are sent at their real rate, each in a packet of its own, and the server's
+processor time is taken by its own word. Then the largest node dies: one sweep call returns as many
+sessions as its budget allows, and serves nobody else meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from redis import Redis
+
+from scripts.benchmarks.registry.crowd import Crowd, Node
+from scripts.benchmarks.registry.server_cost import (
+    Client,
+    Command,
+    Cost,
+    cost_of,
+    cpu_s,
+    longest_us,
+)
+from shared.store.nodes import SWEEP_BUDGET
+
+NODES, RESIDENTS_EACH, WAITING = 1_000, 10, 10_000
+_BEAT_EVERY_S, _SWEEPS_PER_S, _REPLICAS = 2.0, 4, 3
+_CONNECTIONS = 50
+LARGEST_NODE = 256
+_SHORT_TTL_MS = 2_000
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What a fleet costs."""
+
+    share: float
+    """Of one core: processor seconds per second, everything that the server did."""
+    idle_share: float
+    """The same server with nobody calling."""
+    calls_per_s: float
+    beat: Cost
+    sweep: Cost
+    """Both sweeps, where nothing is due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evacuation:
+    """The longest that one call kept everybody waiting, in milliseconds."""
+
+    sweep_ms: float
+    goodbye_ms: float
+    """A node with as many residents retires by itself."""
+
+
+def measure(client: Client, seconds: float, note: Callable[[str], None]) -> Fleet:
+    """Build the fleet, leave it alone for a moment, then let it live for so many *seconds*."""
+    client.flushall()
+    note(f"{NODES} nodes, {NODES * RESIDENTS_EACH} residents, {WAITING} waiting")
+    crowd = Crowd(client, "fleet")
+    crowd.add_nodes(NODES, capacity=RESIDENTS_EACH)
+    crowd.open(NODES * RESIDENTS_EACH)
+    crowd.play(crowd.nodes)
+    crowd.open(WAITING)
+    before_s = cpu_s(client)
+    time.sleep(2)
+    idle_share = (cpu_s(client) - before_s) / 2
+    note(f"living for {seconds:.0f} s")
+    share, calls = _live(crowd, seconds)
+    beats = [crowd.beat(node) for node in crowd.nodes]
+    sweeps = [command for _ in range(NODES // 4) for command in _sweeps(crowd)]
+    return Fleet(
+        share=share,
+        idle_share=idle_share,
+        calls_per_s=calls / seconds,
+        beat=cost_of(client, beats),
+        sweep=cost_of(client, sweeps),
+    )
+
+
+def _live(crowd: Crowd, seconds: float) -> tuple[float, int]:
+    """Send every call when it is due; return the server's share of a core and the calls."""
+    pool = crowd.client.connection_pool
+    clients = itertools.cycle(
+        [Redis(connection_pool=pool, single_connection_client=True) for _ in range(_CONNECTIONS)]
+    )
+    calls, before_s, started_s = 0, cpu_s(crowd.client), time.monotonic()
+    for due_s, command in _timetable(crowd, seconds):
+        time.sleep(max(0.0, started_s + due_s - time.monotonic()))
+        next(clients).execute_command(*command)  # type: ignore[no-untyped-call]
+        calls += 1
+    elapsed_s = time.monotonic() - started_s
+    share = (cpu_s(crowd.client) - before_s) / elapsed_s
+    for one in itertools.islice(clients, _CONNECTIONS):
+        one.close()
+    return share, calls
+
+
+def _timetable(crowd: Crowd, seconds: float) -> Iterator[tuple[float, Command]]:
+    """Yield (when, call) of all nodes and replicas in the order in which they are due."""
+    sweeps_per_s = _SWEEPS_PER_S * _REPLICAS
+    every_s = _BEAT_EVERY_S / len(crowd.nodes)
+    beats = (
+        (number * every_s, crowd.beat(node, humans=1 + turn // 10 % 2))
+        for turn in range(int(seconds / _BEAT_EVERY_S))
+        for number, node in enumerate(crowd.nodes, turn * len(crowd.nodes))
+    )
+    sweeps = (
+        (number / sweeps_per_s, command)
+        for number in range(int(seconds * sweeps_per_s))
+        for command in _sweeps(crowd)
+    )
+    return heapq.merge(beats, sweeps, key=lambda due: due[0])
+
+
+def _sweeps(crowd: Crowd) -> list[Command]:
+    return [
+        crowd.command("sweep_nodes", budget=SWEEP_BUDGET),
+        crowd.command("sweep_deadlines", budget=SWEEP_BUDGET),
+    ]
+
+
+def evacuate(client: Client, note: Callable[[str], None]) -> Evacuation:
+    """Let a full node die while another one has room, and that one say goodbye; some times over."""
+    note(f"a node with {LARGEST_NODE} residents dies, another one retires")
+    rounds = [_evacuate(client) for _ in range(_ROUNDS)]
+    return Evacuation(
+        sweep_ms=min(one.sweep_ms for one in rounds),
+        goodbye_ms=min(one.goodbye_ms for one in rounds),
+    )
+
+
+def _evacuate(client: Client) -> Evacuation:
+    client.flushall()
+    crowd = Crowd(client, "largest")
+    crowd.add_nodes(1, capacity=LARGEST_NODE, named="dies", ttl_ms=_SHORT_TTL_MS)
+    crowd.open(LARGEST_NODE)
+    crowd.play(crowd.nodes)
+    crowd.add_nodes(1, capacity=LARGEST_NODE, named="takes")
+    dies, takes = crowd.nodes
+    _fall_silent(crowd, takes)
+    calls = 2 * LARGEST_NODE // SWEEP_BUDGET  # all are returned before the first is assigned
+    sweep_us = longest_us(client, [crowd.command("sweep_nodes", budget=SWEEP_BUDGET)] * calls)
+    crowd.play([takes])
+    if len(takes.residents) != LARGEST_NODE:
+        raise RuntimeError(f"{len(takes.residents)} of {LARGEST_NODE} left {dies.node_id}")
+    crowd.add_nodes(1, capacity=LARGEST_NODE, named="takes")
+    goodbye = crowd.command("retire_node", node_id=takes.node_id, incarnation=takes.incarnation)
+    return Evacuation(sweep_ms=sweep_us / 1000, goodbye_ms=longest_us(client, [goodbye]) / 1000)
+
+
+def _fall_silent(crowd: Crowd, lives: Node) -> None:
+    """Let time pass in which one node beats and the other one doesn't."""
+    for _ in range(_SHORT_TTL_MS // 1000 + 1):
+        time.sleep(1)
+        crowd.send([crowd.beat(lives)])
