@@ -213,12 +213,14 @@ def _slots(node: NodeFacts, facts: PoolFacts) -> Iterator[str]:
 
 
 def _free(node: NodeFacts, facts: PoolFacts) -> Iterator[str]:
-    record, used, capacity = node.record, len(node.members), node.number("capacity")
+    record, capacity = node.record, node.number("capacity")
+    used = len(node.members) + node.number("strangers")
     usable = (
         record.get("state") in ("idle", "busy")
         and record.get("draining") == "0"
         and record.get("media_ok") == "1"
         and record.get("admin") != "draining"
+        and record.get("gen") == facts.counters.get("gen")
         and node.lease_ms is not None
         and used < capacity
     )

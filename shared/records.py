@@ -167,6 +167,9 @@ class BeatConfirmed:
     todo: tuple[Assignment, ...]
     """Assigned here and not yet accepted."""
     kills: tuple[Kill, ...]
+    adopt: tuple[Assignment, ...] = ()
+    """Residents that the registry lost or knows only from an earlier time: to be brought back with
+    their bundles (R6, R14). They aren't owned until then."""
 
 
 @dataclass(frozen=True, slots=True)

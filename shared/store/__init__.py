@@ -41,6 +41,8 @@ class Registry:
         self.request = sessions.request
         self.image = sessions.image
         self.advance = sessions.advance
+        self.bundle = sessions.bundle
+        self.adopt = sessions.adopt
         self.give_back = sessions.give_back
         self.end = sessions.end
         self.register = nodes.register

@@ -162,6 +162,7 @@ def decode_beat(word: str, rest: Reply) -> BeatReply:
                 owned=frozenset(replies.assignments(rest[0])),
                 todo=replies.assignments(rest[1]),
                 kills=replies.kills(rest[2]),
+                adopt=replies.assignments(rest[3]),
             )
         case "stale":
             return BeatStale()

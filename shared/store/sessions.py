@@ -117,6 +117,39 @@ class Sessions:
         )
         return cast("FirstFrame", word)
 
+    async def bundle(self, session_id: str) -> str | None:
+        """Return what a node must keep to bring the session back (R14); None if it is unknown."""
+        word, rest = await self._connection.call(
+            "read_bundle", pool_of(session_id), session_id=session_id
+        )
+        return str(rest[0]) if word == "ok" else None
+
+    async def adopt(
+        self, owner: Owner, state: SessionState, *, stamp: int, bundle: str, age_s: float
+    ) -> Literal["adopted", "fenced"]:
+        """Bring back a resident that the registry lost or knows only from an earlier time (R6).
+
+        Args:
+            owner: Who holds it, under which epoch.
+            state: How far it is here: JOINING_ROOM, STARTING_PIPELINE or RUNNING.
+            stamp: The latest stamp that a beat of this life has taken.
+            bundle: What `bundle` answered.
+            age_s: Seconds since then; the session's limit has run on for as long.
+
+        Returns:
+            ``fenced`` if it has ended or somebody holds a higher epoch.
+        """
+        word, _ = await self._connection.call(
+            "adopt_session",
+            pool_of(owner.session_id),
+            **_named(owner),
+            stamp=stamp,
+            state=state,
+            bundle=bundle,
+            age_ms=round(age_s * 1000),
+        )
+        return cast("Literal['adopted', 'fenced']", word)
+
     async def give_back(
         self, owner: Owner, *, why: str, capacity: int, media_ok: bool
     ) -> GivenBack:

@@ -63,6 +63,12 @@ class Node:
     free_after: dict[str, int] = field(default_factory=dict)
     """Quarantined session → the stamp that a beat must exceed to free it."""
     mates: tuple[int, int] | None = None
+    strangers: int = 0
+    """What it listed last beyond its slots."""
+
+    @property
+    def used(self) -> int:
+        return len(self.slots) + self.strangers
 
 
 class PoolModel:
@@ -106,8 +112,8 @@ class PoolModel:
         n = self.nodes[nid]
         fit = n.lease is not None and n.lease > self.rt and n.state in ("idle", "busy")
         self.free.pop(nid, None)
-        if fit and n.media_ok and n.rest <= self.rt and len(n.slots) < n.capacity:
-            self.free[nid] = len(n.slots) / n.capacity
+        if fit and n.media_ok and n.rest <= self.rt and n.used < n.capacity:
+            self.free[nid] = n.used / n.capacity
 
     def pick(self, avoid: str) -> str | None:
         last = None
@@ -190,6 +196,10 @@ class PoolModel:
         """A node's slots in the order of their epochs: session, epoch, whether quarantined."""
         slots = sorted(self.nodes[nid].slots.items(), key=lambda item: item[1])
         return [(name.lstrip("!"), epoch, name[0] == "!") for name, epoch in slots]
+
+    def strangers(self, nid: str, listed: list[tuple[str, int]]) -> int:
+        known = {(name, epoch) for name, epoch, _ in self.members(nid)}
+        return sum(resident not in known for resident in listed)
 
     def mates(self, nid: str) -> tuple[int, int]:
         held = [self.sessions[name] for name in self.nodes[nid].slots if name[0] != "!"]

@@ -156,6 +156,7 @@ class ScriptModel(PoolModel):
                     self.release(nid, name)
                 else:
                     self.back(name, "node_lost_it", 0, self.rt)
+        n.strangers = self.strangers(nid, residents)
         n.inc, n.boot, n.state, n.capacity = self.number("inc", previous), boot, "idle", capacity
         n.ttl, n.lease, n.beat, n.stamp = TTL_MS, self.rt + TTL_MS, self.rt, 0
         n.media_ok, n.mates = True, None
@@ -188,6 +189,7 @@ class ScriptModel(PoolModel):
             elif not quarantined and acked is not None and acked < stamp:
                 self.back(name, "node_lost_it", 1, self.rt)
         reply = self._converge(nid, listed)
+        n.strangers = self.strangers(nid, listed)
         self.refresh(nid)
         self.dispatch()
         return ("ok", *reply)
@@ -208,7 +210,7 @@ class ScriptModel(PoolModel):
                 todo.append(row)
         held = {(name, epoch) for name, epoch, quarantined in members if not quarantined}
         kills += [[n, str(e), "fenced"] for n, e in listed if (n, e) not in held]
-        return (owned, todo, kills)
+        return (owned, todo, kills, [])
 
     def retire_node(self, nid: str, inc: int) -> Reply:
         n = self.nodes.get(nid)

@@ -208,7 +208,7 @@ class Admission(RuleBasedStateMachine):
         if word == "register":
             del self.processes[node]
         elif word == "ok":
-            _, todo, kills = rest
+            _, todo, kills, _ = rest
             process.todo = [(name, int(epoch)) for name, epoch in todo]  # type: ignore[attr-defined]
             for name, epoch, reason in kills:  # type: ignore[attr-defined]
                 if reason == "fenced":

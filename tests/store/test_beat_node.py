@@ -24,14 +24,14 @@ def test_a_beat_renews_the_lease(world: World) -> None:
     """All that an idle node's beat writes."""
     world.add_node()
     world.pass_time(2)
-    assert world.call_once("beat_node", **world.beat_of("n1", state="busy")) == ("ok", [[], [], []])
+    told = world.call_once("beat_node", **world.beat_of("n1", state="busy"))
+    assert told == ("ok", [[], [], [], []])
     assert world.changes == {
         "n:n1 stamp": "1",
         "n:n1 state": "busy",
         "n:n1 beat": str(T + 2_000),
         "n:n1 listed": "0",
         "n:n1 kept": "0",
-        "n:n1 strangers": "0",
         "nodes n1": str(T + 12_000),
         "ev 2": "node_busy n1",
     }
@@ -53,7 +53,7 @@ def test_silence_is_not_death(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     world.pass_time(15)
-    assert world.beat() == ("ok", [[row(world, "a")], [], []])
+    assert world.beat() == ("ok", [[row(world, "a")], [], [], []])
     assert world.call("sweep_nodes", budget=64) == ("done", [[], [], []])
     assert world.state("a") == "running n1"
 
@@ -156,10 +156,10 @@ def test_the_reply_delivers_what_is_assigned(world: World) -> None:
     life = world.add_node(capacity=2)
     world.open("a", "b")
     both = [row(world, "a"), row(world, "b")]
-    assert world.beat() == ("ok", [both, both, []])
-    assert world.beat() == ("ok", [both, both, []])
+    assert world.beat() == ("ok", [both, both, [], []])
+    assert world.beat() == ("ok", [both, both, [], []])
     life.residents["a"] = world.epoch("a")
-    assert world.beat() == ("ok", [both, [row(world, "b")], []])
+    assert world.beat() == ("ok", [both, [row(world, "b")], [], []])
 
 
 def test_an_assignment_is_hinted_on_the_node_s_channel(world: World) -> None:
@@ -176,7 +176,7 @@ def test_a_beat_serves_the_line(world: World) -> None:
     world.open("a")
     world.beat()
     assert world.state("a") == "assigned n1"
-    assert world.beat() == ("ok", [[row(world, "a")], [row(world, "a")], []])
+    assert world.beat() == ("ok", [[row(world, "a")], [row(world, "a")], [], []])
 
 
 def test_the_kill_list_names_what_must_stop(world: World) -> None:
@@ -184,19 +184,21 @@ def test_the_kill_list_names_what_must_stop(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     world.run("cancel_session", session_id=sid("a"), reason="admin")
-    told = ("ok", [[row(world, "a")], [], [row(world, "a", "admin")]])
+    told = ("ok", [[row(world, "a")], [], [row(world, "a", "admin")], []])
     assert world.beat() == told
     assert world.beat() == told
 
 
 def test_what_belongs_to_somebody_else_is_killed_as_fenced(world: World) -> None:
-    """An old epoch, an ended session, an unknown one: only the leftovers here are cleaned."""
+    """An old epoch, an ended session: only the leftovers here are cleaned."""
     world.add_node()
     world.bring("a", "running")
-    residents = listed(("a", 1), ("x", 7), ("a", world.epoch("a")))
+    world.open("b")
+    world.run("cancel_session", session_id=sid("b"), reason="client_stop")
+    residents = listed(("a", 1), ("b", 7), ("a", world.epoch("a")))
     assert world.beat(residents=residents) == (
         "ok",
-        [[row(world, "a")], [], [[sid("a"), "1", "fenced"], [sid("x"), "7", "fenced"]]],
+        [[row(world, "a")], [], [[sid("a"), "1", "fenced"], [sid("b"), "7", "fenced"]], []],
     )
     assert world.state("a") == "running n1"
 
@@ -210,7 +212,7 @@ def test_a_session_that_the_node_lost_returns(world: World) -> None:
     world.beat()
     world.bring("a", "running")
     life.residents.clear()
-    assert world.beat(state="error") == ("ok", [[], [], []])
+    assert world.beat(state="error") == ("ok", [[], [], [], []])
     assert world.state("a") == "queued"
     record = world.session("a")
     assert (record.returned_because, record.attempt) == ("node_lost_it", 2)
@@ -305,7 +307,7 @@ def test_the_node_is_told_to_clean_up_what_was_taken_back(world: World) -> None:
     epoch = timed_out(world)
     for _ in range(3):
         told = world.beat()
-        assert told == ("ok", [[], [], [[sid("a"), str(epoch), "fenced"]]])
+        assert told == ("ok", [[], [], [[sid("a"), str(epoch), "fenced"]], []])
         assert world.slots() == ["!a"]
 
 
@@ -316,7 +318,7 @@ def test_the_same_session_may_come_back_beside_its_own_leftovers(world: World) -
     assert world.slots() == ["!a", "a"]
     new = world.epoch("a")
     both = listed(("a", old), ("a", new))
-    todo_done = ("ok", [[row(world, "a")], [], [[sid("a"), str(old), "fenced"]]])
+    todo_done = ("ok", [[row(world, "a")], [], [[sid("a"), str(old), "fenced"]], []])
     assert world.beat(residents=both) == todo_done
     life.residents["a"] = new
     world.accept("a")

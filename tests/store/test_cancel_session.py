@@ -70,7 +70,7 @@ def test_a_session_that_was_never_accepted_is_ended_by_its_node(world: World) ->
     world.open("a")
     world.run("cancel_session", **STOP)
     epoch = str(world.epoch("a"))
-    assert world.beat() == ("ok", [[[sid("a"), epoch]], [], [[sid("a"), epoch, "client_stop"]]])
+    assert world.beat() == ("ok", [[[sid("a"), epoch]], [], [[sid("a"), epoch, "client_stop"]], []])
     ended = {**world.owner("a"), "reason": "client_stop", "error": ""}
     assert world.call("end_session", **ended) == ("ended", ["client_stop"])
     assert world.slots() == []

@@ -63,7 +63,11 @@ def test_every_script_stays_in_its_slot(cluster: RawRedis) -> None:
     world.run("sweep_deadlines", budget=64)
     world.run("snapshot", waiting_shown=9)
     world.kill("n1")
+    bundle = world.bundle("b")
     second = world.add_node("n1", boot_id="boot-2", previous=life.incarnation)
     world.run("retire_node", node_id="n1", incarnation=second.incarnation)
     assert world.line() == "bcd"
+    third = world.add_node("n2")
+    claim = world.claim(third.node_id, "b", world.epoch("b") + 1, bundle)
+    assert world.run("adopt_session", **claim)[0] == "adopted"
     assert world.called == set(all_names())

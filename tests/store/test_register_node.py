@@ -29,11 +29,14 @@ def test_a_life_begins(world: World) -> None:
         "n:n1 strikes": "0",
         "n:n1 rest": "0",
         "n:n1 judged": "ok",
+        "n:n1 gen": "1",
+        "n:n1 strangers": "0",
         "nodes n1": str(T + 10_000),
         "free n1": "0",
         "ctr rt": str(T),
         "ctr rt_wall": str(T),
         "ctr inc": str(T),
+        "ctr ttl": "10000",
         "ev 1": "node_registered n1",
     }
 

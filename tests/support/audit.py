@@ -117,10 +117,12 @@ def _free(pool: Pool) -> Iterator[str]:
     """`free` holds the nodes with room, and only while they may be given a session."""
     for node, lease in pool.nodes.items():
         record = pool.records[node]
-        used, capacity = len(pool.members.get(node, {})), int(record["capacity"])
+        used = len(pool.members.get(node, {})) + int(record.get("strangers", 0))
+        capacity = int(record["capacity"])
         usable = record["state"] in ("idle", "busy") and record["draining"] == "0"
         usable = usable and record["media_ok"] == "1" and used < capacity
         usable = usable and record.get("admin") != "draining"
+        usable = usable and record.get("gen") == pool.ctr.get("gen")
         resting = int(record.get("rest", 0)) > int(record["beat"])
         if node in pool.free and not usable:
             yield f"{node} is free and may not be given a session"

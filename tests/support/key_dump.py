@@ -2,7 +2,8 @@
 
 `read_all` takes every key of the server in one step. A dump flattens that to single facts:
 ``s:a state`` → ``running``, ``q a`` → the score, ``s:a ttl`` → seconds. Session ids appear by their
-letter, so that a comparison can be read.
+letter, so that a comparison can be read. Which run of the server it is, is left out: it is another
+one each time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Changes: TypeAlias = dict[str, str | None]
 
 _SESSION = re.compile(r"default-([a-z2-7])\1{25}")
 _PREFIX = re.compile(r"gr:\{[a-z0-9-]+\}:")
+
+_NO_FACTS = ("ctr run", "ctr gen")
 
 _READ_ALL = """
 local found = {}
@@ -84,6 +87,8 @@ def dump(raw: RawRedis) -> Facts:
         name = short(key.name)
         for part, value in key.parts.items():
             facts[short(f"{name} {part}").strip()] = short(value)
+        for told in _NO_FACTS:
+            facts.pop(told, None)
         if key.ttl_ms >= 0:
             facts[f"{name} ttl"] = str(round(key.ttl_ms / 1000))
     return facts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -107,7 +107,17 @@ class World:
             reply = self.raw.evalsha(loaded.digest, 1, self.prefix, *arguments)
         except redis.exceptions.NoScriptError:
             reply = self.raw.eval(loaded.source, 1, self.prefix, *arguments)
-        return loaded.check(reply)
+        told = loaded.check(reply)
+        if script in ("end_session", "give_back") and told[0] != "fenced":
+            self._drop(named)
+        return told
+
+    def _drop(self, named: Mapping[str, Argument]) -> None:
+        """A session leaves its node's list when its end or return was answered (R7)."""
+        life = self.lives.get(str(named["node_id"]))
+        letter = short(str(named["session_id"]))
+        if life is not None and str(life.residents.get(letter)) == str(named["epoch"]):
+            del life.residents[letter]
 
     def call_once(self, script: str, /, **named: Argument) -> Reply:
         """Call *script* and keep what it changed in ``changes``."""
@@ -273,6 +283,33 @@ class World:
         life = self.lives[self.fact(self._s(letter), "node")]
         life.residents[letter] = self.epoch(letter)
         assert self.run("advance_session", **self.step(letter, "joining_room"))[0] == "moved"
+
+    def restart(self) -> None:
+        """Let the server be another run of itself: it came back, or another one took over (R6)."""
+        self.raw.hset(f"{self.prefix}ctr", "run", "0" * 40)
+
+    def bundle(self, letter: str) -> str:
+        """What a node keeps of a session (R14)."""
+        word, fields = self.run("read_bundle", session_id=sid(letter))
+        assert word == "ok", f"there is no session {letter}"
+        return str(fields[0])
+
+    def claim(
+        self, node_id: str, letter: str, epoch: int, bundle: str, **named: Argument
+    ) -> dict[str, Argument]:
+        """Arguments of `adopt_session` by a node that plays a session."""
+        life = self.lives[node_id]
+        return {
+            "node_id": node_id,
+            "incarnation": life.incarnation,
+            "session_id": sid(letter),
+            "epoch": epoch,
+            "stamp": life.stamp,
+            "state": "running",
+            "bundle": bundle,
+            "age_ms": 0,
+            **named,
+        }
 
     def kill(self, node_id: str) -> None:
         """Let a node fall silent until the registry declares it dead."""

@@ -103,7 +103,7 @@ def test_what_is_wrong_with_a_session_is_found(facts: SessionFacts, part: Part) 
         (node(media_ok="0"), Part.FREE),
         (replace(node(member(), member("b")), free_score=1.0), Part.FREE),
         (replace(node(member()), free_score=0.0), Part.FREE),
-        (node(strangers="1", listed="1"), Part.NODE),
+        (replace(node(strangers="1", listed="1"), free_score=0.5), Part.NODE),
         (node(member(), listed="0"), Part.NODE),
     ],
 )

@@ -2,13 +2,14 @@
 -- A node's heartbeat: renews its lease, and registry and node converge in both directions.
 -- Guarantee: beats of one life count in the order of their stamps (R7); only a session that was
 -- accepted under a lower stamp can be missing from a beat; the reply is the delivery path.
+-- Each resident is {sid, epoch} or {sid, epoch, connected, controller, participants, state}.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, stamp, state, capacity, draining, media_ok, residents, ended
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
 -- Replies: ok, stale, register
--- Fields: ok: owned, todo {sid, epoch} lists and kills {sid, epoch, reason}; register: keep | drop
+-- Fields: ok: owned, todo {sid, epoch} lists, kills {sid, epoch, reason}, adopt {sid, epoch}; register: keep | drop
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, deadlines, slots, holds, ending, dispatch, members, presence
+-- Include: core, generation, deadlines, slots, holds, ending, dispatch, members, presence, owner, adoption
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
@@ -20,7 +21,7 @@ if number(n[2]) >= tonumber(stamp) then return {'stale'} end
 
 keep_registry_time()
 redis.call('HSET', record, 'stamp', stamp, 'state', state, 'capacity', capacity, 'draining', draining,
-  'media_ok', media_ok, 'beat', rt)
+  'media_ok', media_ok, 'beat', rt, 'gen', redis.call('HGET', CTR, 'gen'))
 redis.call('ZADD', key('nodes'), rt + number(n[3]), nid)
 if n[4] ~= state then
   redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_' .. state, 'node', nid,
@@ -29,9 +30,13 @@ end
 if number(capacity) > 0 then forget_mates(nid) end
 local list = cjson.decode(residents)
 local listed = assignments(list)
+fold_number('epoch', highest_epoch(list))
 
 for _, item in ipairs(cjson.decode(ended)) do   -- the first word of this end may have been lost
-  if redis.call('ZSCORE', key('ns', nid), item[1]) == item[2] then finish(item[1], item[3], nil, false) end
+  local is_here = redis.call('ZSCORE', key('ns', nid), item[1]) == item[2]
+  if is_here or (redis.call('EXISTS', key('s', item[1])) == 1 and may_adopt(nid, item[1], item[2])) then
+    finish(item[1], item[3], nil, false)
+  end
 end
 for _, member in ipairs(members_of(nid)) do
   local here = listed[assignment(member.sid, member.epoch)]
@@ -39,7 +44,7 @@ for _, member in ipairs(members_of(nid)) do
     if not here and number(redis.call('HGET', record, '!' .. member.sid)) < tonumber(stamp) then
       release_quarantine(nid, member.sid)
     end
-  elseif not here then
+  elseif not here and not in_grace() then       -- in a grace it may be elsewhere, under a higher epoch
     local acked = redis.call('HGET', key('s', member.sid), 'acked')
     if acked and number(acked) < tonumber(stamp) then
       return_to_line(member.sid, 'node_lost_it', 1, rt, false)
@@ -47,32 +52,38 @@ for _, member in ipairs(members_of(nid)) do
   end
 end
 
-local owned, todo, kills, held, kept, strangers = {}, {}, {}, {}, 0, 0
+local owned, todo, kills, adopt, known, kept, strangers = {}, {}, {}, {}, {}, 0, 0
 for _, member in ipairs(members_of(nid)) do
+  local name = assignment(member.sid, member.epoch)
   if member.quarantined then
-    if listed[assignment(member.sid, member.epoch)] then kept = kept + 1 end
+    known[name] = 'quarantined'
+    if listed[name] then kept = kept + 1 end
   else
-    held[assignment(member.sid, member.epoch)] = true
     local s = redis.call('HMGET', key('s', member.sid), 'state', 'reason')
+    known[name] = s[1]
     owned[#owned + 1] = {member.sid, member.epoch}
     if s[1] == 'draining' then
       kills[#kills + 1] = {member.sid, member.epoch, s[2]}
-    elseif s[1] == 'assigned' and not listed[assignment(member.sid, member.epoch)] then
+    elseif s[1] == 'assigned' and not listed[name] then
       todo[#todo + 1] = {member.sid, member.epoch}
     end
   end
 end
 for _, item in ipairs(list) do
-  if not held[assignment(item[1], item[2])] then
+  local state_here = known[assignment(item[1], item[2])]
+  if not state_here then strangers = strangers + 1 end
+  if state_here and state_here ~= 'quarantined' then
+    if item[3] then note_presence(item[1], item[3], item[4], item[5], media_ok == '1') end
+    if is_behind(state_here, item[6]) then adopt[#adopt + 1] = {item[1], item[2]} end
+  elseif may_adopt(nid, item[1], item[2]) then
+    adopt[#adopt + 1] = {item[1], item[2]}
+  else
     kills[#kills + 1] = {item[1], item[2], 'fenced'}
-    strangers = strangers + 1
-  elseif item[3] then
-    note_presence(item[1], item[3], item[4], item[5], media_ok == '1')
   end
 end
 -- What the node holds by its own word, for whoever compares: all, quarantined here, not its own.
-redis.call('HSET', record, 'listed', #list, 'kept', kept, 'strangers', strangers - kept)
+redis.call('HSET', record, 'listed', #list, 'kept', kept, 'strangers', strangers)
 follow_media(nid, n[5] == '1', media_ok == '1')
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)
-return {'ok', owned, todo, kills}
+return {'ok', owned, todo, kills, adopt}

@@ -7,7 +7,7 @@
 -- Replies: returned, ended, fenced
 -- Fields: none
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, deadlines, slots, holds, ending, dispatch, members, owner
+-- Include: core, generation, deadlines, slots, holds, ending, dispatch, members, owner
 local UNCOUNTED = {node_shutdown = true, media_lost = true}
 local DISPATCH_BUDGET = 8
 

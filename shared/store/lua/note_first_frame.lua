@@ -3,11 +3,11 @@
 -- Guarantee: once per epoch, by the exact owner; a repeat changes nothing.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, session_id, epoch
--- Touches: s:<sid>, n:<nid>, ctr, ev
+-- Touches: s:<sid>, n:<nid>, free, ctr, ev
 -- Replies: noted, already, fenced
 -- Fields: none
 -- Publishes: r:<replica>
--- Include: core, owner
+-- Include: core, generation, owner
 local sid, record = session_id, key('s', session_id)
 if not owns(node_id, incarnation, sid, epoch) then return {'fenced'} end
 local s = redis.call('HMGET', record, 'state', 'first_frame_epoch')

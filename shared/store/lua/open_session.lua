@@ -7,7 +7,7 @@
 -- Replies: created, exists, conflict, full
 -- Fields: the session (include/record.lua); none for conflict and full
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, deadlines, slots, dispatch, record
+-- Include: core, generation, deadlines, slots, dispatch, record
 local DISPATCH_BUDGET = 8
 
 -- The image that came ahead of a session which won't be: nobody else would ever claim it.
@@ -31,7 +31,7 @@ local existing = session_fields(sid)
 if existing then return {'exists', existing} end
 
 -- Served at once, or one more waiter: returned sessions don't count, their tickets are lower.
-local servable = redis.call('ZCARD', key('q')) == 0 and pick_node(nil)
+local servable = redis.call('ZCARD', key('q')) == 0 and not is_held() and pick_node(nil)
 if not servable then
   local top = number(redis.call('HGET', CTR, 'top'))
   if redis.call('ZCOUNT', key('q'), '(' .. text(top), '+inf') >= tonumber(queue_size) then

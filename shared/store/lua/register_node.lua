@@ -8,27 +8,30 @@
 -- Replies: registered, wait, superseded
 -- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, deadlines, slots, holds, ending, dispatch, members
+-- Include: core, generation, deadlines, slots, holds, ending, dispatch, members
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
 local lease = tonumber(redis.call('ZSCORE', key('nodes'), nid) or nil)
 local known = redis.call('HMGET', record, 'boot', 'inc', 'state')
 local dying = known[3] == 'dead'                -- its sessions are still being returned
-local listed = assignments(cjson.decode(residents))
+local list = cjson.decode(residents)
+local listed = assignments(list)
 
+-- What stays with the node, and how many of those that it lists aren't known to be there.
 local function kept_members()
-  local kept = {}
+  local kept, strangers = {}, #list
   for _, member in ipairs(members_of(nid)) do
-    if not member.quarantined and listed[assignment(member.sid, member.epoch)] then
-      kept[#kept + 1] = {member.sid, member.epoch}
+    if listed[assignment(member.sid, member.epoch)] then
+      strangers = strangers - 1
+      if not member.quarantined then kept[#kept + 1] = {member.sid, member.epoch} end
     end
   end
-  return kept
+  return kept, strangers
 end
 
 if lease and not dying and known[1] == boot_id then
-  return {'registered', known[2], kept_members()}
+  return {'registered', known[2], (kept_members())}
 end
 local is_older = number(previous) < number(known[2])
 if lease and is_older and number(previous) > 0 then return {'superseded'} end
@@ -38,20 +41,26 @@ if lease and (is_older or dying) then
 end
 
 keep_registry_time()
-local kept = kept_members()
+local kept, strangers = kept_members()
 for _, member in ipairs(members_of(nid)) do     -- the same process lost these by itself
-  local here = listed[assignment(member.sid, member.epoch)]
-  if member.quarantined and not here then
-    release_quarantine(nid, member.sid)
-  elseif not here then
-    return_to_line(member.sid, 'node_lost_it', 0, rt, false)
+  if not listed[assignment(member.sid, member.epoch)] then
+    if member.quarantined then
+      release_quarantine(nid, member.sid)
+    elseif not in_grace() then
+      return_to_line(member.sid, 'node_lost_it', 0, rt, false)
+    elseif redis.call('HEXISTS', key('s', member.sid), 'acked') == 1 then
+      redis.call('HSET', key('s', member.sid), 'acked', 0)   -- the first beat after the grace decides
+    end
   end
 end
 forget_mates(nid)
+for _, name in ipairs({'epoch', 'ticket'}) do fold_number(name, highest_epoch(list)) end
 local inc = next_number('inc', number(previous))
+redis.call('HSET', CTR, 'ttl', ttl_ms)
 redis.call('HSET', record, 'boot', boot_id, 'inc', inc, 'state', state, 'capacity', capacity,
   'draining', 0, 'media_ok', 1, 'profile', profile, 'start_ms', start_ms, 'stamp', 0, 'ttl', ttl_ms,
-  'beat', rt, 'registered', now)
+  'beat', rt, 'registered', now, 'gen', redis.call('HGET', CTR, 'gen'),
+  'strangers', strangers)
 redis.call('PERSIST', record)
 redis.call('ZADD', key('nodes'), rt + tonumber(ttl_ms), nid)
 if number(previous) == 0 then clear_strikes(nid) else refresh_free(nid) end

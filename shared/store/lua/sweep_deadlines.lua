@@ -7,7 +7,7 @@
 -- Replies: done, more
 -- Fields: returned {sid, epoch, why}, ended {sid, reason, why}
 -- Publishes: w:<nid> assign, stop; r:<replica>
--- Include: core, deadlines, slots, holds, ending, dispatch
+-- Include: core, generation, deadlines, slots, holds, ending, dispatch
 local DISPATCH_BUDGET = 64
 
 keep_registry_time()
@@ -38,7 +38,7 @@ local FIRE = {
 }
 
 local budget_left = tonumber(budget)
-local due_now = redis.call('ZRANGEBYSCORE', key('dl'), '-inf', rt, 'LIMIT', 0, budget_left + 1)
+local due_now = in_grace() and {} or redis.call('ZRANGEBYSCORE', key('dl'), '-inf', rt, 'LIMIT', 0, budget_left + 1)
 for i, sid in ipairs(due_now) do
   if i > budget_left then break end
   local first, at = nil, read_deadlines(sid)

@@ -7,7 +7,7 @@
 -- Replies: done, more
 -- Fields: dead node ids, returned {sid, epoch, why}, ended {sid, reason, why}
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, deadlines, slots, holds, ending, dispatch, members
+-- Include: core, generation, deadlines, slots, holds, ending, dispatch, members
 local DISPATCH_BUDGET, RECORD_KEPT_MS, DEATH_WINDOW_MS = 64, 86400000, 1000
 
 keep_registry_time()
@@ -18,7 +18,9 @@ local from, deaths = number(window[1]), number(window[2])
 if rt - from >= DEATH_WINDOW_MS then from, deaths = rt, 0 end
 
 local more = false
-for _, nid in ipairs(redis.call('ZRANGEBYSCORE', key('nodes'), '-inf', rt, 'LIMIT', 0, allowed)) do
+local silent = in_grace() and {}
+  or redis.call('ZRANGEBYSCORE', key('nodes'), '-inf', rt, 'LIMIT', 0, allowed)
+for _, nid in ipairs(silent) do
   local left = tonumber(budget) - #returned - #ended
   if deaths >= allowed or left <= 0 then
     more = left <= 0

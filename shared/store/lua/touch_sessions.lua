@@ -3,11 +3,11 @@
 -- Guarantee: creates nothing; unknown sessions are left out of the answer.
 -- KEYS: prefix
 -- ARGV: now_ms, session_ids, replica
--- Touches: s:<sid>, sd:<sid>, q, dl, ctr
+-- Touches: s:<sid>, sd:<sid>, q, dl, free, ctr
 -- Replies: ok
 -- Fields: one per known session (include/record.lua)
 -- Publishes: nothing
--- Include: core, deadlines, record
+-- Include: core, generation, deadlines, record
 local REPLICAS_TOLD = 3
 
 -- The replica has a client that follows the session: from now on it gets a hint at each change.

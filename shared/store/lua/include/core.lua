@@ -26,8 +26,12 @@ local function read_registry_time()
 end
 local rt = read_registry_time()
 
-local function keep_registry_time()
-  redis.call('HSET', CTR, 'rt', rt, 'rt_wall', now)
+-- R5: a number seen elsewhere is never issued again, even if its issue was lost. All numbers follow the
+-- clock, so an epoch that a registering node names also stands for the tickets before it.
+local function fold_number(name, seen)
+  if tonumber(seen) > tonumber(redis.call('HGET', CTR, name) or 0) then
+    redis.call('HSET', CTR, name, seen)
+  end
 end
 
 -- Tickets, epochs, incarnations and versions: never twice, never back, whatever the clock does.

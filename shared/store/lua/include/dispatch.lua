@@ -1,5 +1,5 @@
 -- The one dispatch point: the head of the line steps onto the least used live node.
--- Needs: deadlines, slots.
+-- Needs: generation, deadlines, slots.
 local NODES_LOOKED_AT = 16
 
 -- The first free node that is alive; not the one that just lost this session if another is free.
@@ -74,6 +74,8 @@ local function assign(sid, nid)
 end
 
 local function dispatch(budget)
+  if is_held() then return end
+  redis.call('HDEL', CTR, 'hold')
   for _ = 1, budget do
     local sid = redis.call('ZRANGE', key('q'), 0, 0)[1]
     if not sid then return end

@@ -23,6 +23,14 @@ local function assignments(list)
   return set
 end
 
+local function highest_epoch(list)
+  local highest = '0'
+  for _, item in ipairs(list) do
+    if tonumber(item[2]) > tonumber(highest) then highest = item[2] end
+  end
+  return highest
+end
+
 -- How many sessions a process had when it died: all that it had accepted, and those starting.
 local function count_mates(nid)
   local count = {all = 0, starting = 0}

@@ -3,8 +3,10 @@ local STRIKE_REST_MS, STRIKE_REST_MAX_MS, SUSPECT_REST_MS = 5000, 20000, 30000
 local STRIKES_UNTIL_SUSPECT, STRIKE_WINDOW_MS = 3, 600000
 local USABLE = {idle = true, busy = true}
 
+-- All that is resident there: members, quarantined ones, and what the node lists beyond them (R6): a
+-- session that is still to be adopted, or leftovers of one that belongs elsewhere.
 local function used_slots(nid)
-  return redis.call('ZCARD', key('ns', nid))
+  return redis.call('ZCARD', key('ns', nid)) + number(redis.call('HGET', key('n', nid), 'strangers'))
 end
 
 -- How many slots a node offers to the line, taken or not: 0 while it may not be given a session. And
@@ -14,6 +16,7 @@ local function serving_capacity(nid)
     'admin')
   local alive = number(redis.call('ZSCORE', key('nodes'), nid)) > rt
   local is_fit = alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and n[6] ~= 'draining'
+    and is_of_this_generation(nid)
   return is_fit and number(n[2]) or 0, number(n[5])
 end
 
