@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 import structlog
 
@@ -15,7 +16,14 @@ _WITH_PROCESSES = frozenset(("system", "chaos", "livekit", "browser"))
 
 
 def pytest_configure() -> None:
-    """Write plain tracebacks: the default ones take seconds, in which no event loop moves."""
+    """Let no test be decided by how busy the machine is.
+
+    Hypothesis measures nothing. Tracebacks are plain: the default ones take seconds, in which no
+    event loop moves.
+    """
+    slow = hypothesis.HealthCheck.too_slow
+    hypothesis.settings.register_profile("any-speed", deadline=None, suppress_health_check=[slow])
+    hypothesis.settings.load_profile("any-speed")
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

