@@ -19,6 +19,8 @@ HEALTH_FIELDS = {
     "workers_busy",
     "workers_failed",
     "queued_sessions",
+    "slots_total",
+    "slots_free",
 }
 
 
@@ -32,6 +34,7 @@ async def test_a_node_that_can_serve_makes_it_healthy(api: Client, begin_node: B
     assert set(health) == HEALTH_FIELDS
     assert health["status"] == "healthy"
     assert (health["workers_total"], health["workers_idle"], health["workers_busy"]) == (1, 1, 0)
+    assert (health["slots_total"], health["slots_free"]) == (1, 1)
     assert health["livekit_connected"]
     assert (ready.status_code, ready.json()["ready"]) == (200, True)
 
