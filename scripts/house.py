@@ -56,7 +56,10 @@ def findings(path: Path, text: str) -> Iterator[Finding]:
         if may_not_name_keys and KEY_LITERAL.search(line):
             yield f"{path}:{number}: keys are built in shared/store/keys.py alone"
     if path.suffix == ".py":
-        yield from _in_python(path, ast.parse(text))
+        try:
+            yield from _in_python(path, ast.parse(text))
+        except SyntaxError as error:
+            yield f"{path}:{error.lineno}: this isn't Python"
 
 
 def _in_python(path: Path, tree: ast.Module) -> Iterator[Finding]:
