@@ -226,8 +226,9 @@ class Agent:
                     metrics.registered()
                     _log.info("node_registered", incarnation=incarnation, kept=len(kept))
                     self.heartbeat.begin_life(incarnation, sent_at_s, kept)
-                    self.assignments.keep_only(kept)
-                    return
+                    if not keep:
+                        self.assignments.keep_only(kept)
+                    return  # what else is held here, the beats' replies ask for or close
                 case RegisterLater(wait_s=wait_s):
                     _log.info("registration_waits", why="an earlier process", wait_s=wait_s)
                     await asyncio.sleep(min(wait_s, 1.0))

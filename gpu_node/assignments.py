@@ -1,9 +1,10 @@
 """Which sessions has this node been given?
 
-The beat's reply says it: what to start and what to stop. Both lists come again with each beat until
-they're dealt with, so all of this may be told twice. Of two assignments of one session only the
-higher epoch counts, and a session that still has leftovers here is started again after they are
-gone. A session stays in the node's list until its runner is through, whatever that takes.
+The beat's reply says it: what to start, what to stop, and what to bring back to a registry that
+lost it. These lists come again with each beat until they're dealt with, so all of this may be told
+twice. Of two assignments of one session only the higher epoch counts, and a session that still has
+leftovers here is started again after they are gone. A session stays in the node's list until its
+runner is through, whatever that takes.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Assignments:
         """Start and stop what a beat's reply says."""
         for kill in reply.kills:
             self._kill(kill)
+        for resident in reply.adopt:
+            self._bring_back(resident)
         for todo in reply.todo:
             self._accept(todo)
         self.check()
@@ -64,7 +67,7 @@ class Assignments:
             runner.check()
 
     def keep_only(self, kept: frozenset[Assignment]) -> None:
-        """The registry declared this node dead or lost it: only *kept* is still ours."""
+        """The registry declared this node dead: only *kept* is still ours."""
         for runner in self._runners.values():
             if runner.assignment not in kept:
                 runner.lose()
@@ -125,6 +128,11 @@ class Assignments:
                 runner.stop(reason_of(kill.reason))
         elif kill.reason != FENCED:
             self._confirm_gone(kill)
+
+    def _bring_back(self, resident: Assignment) -> None:
+        """The registry has lost a session, or knows it from an earlier time (R6)."""
+        if resident in self._tasks:
+            self._runners[resident.session_id].bring_back()
 
     def _confirm_gone(self, kill: Kill) -> None:
         """A session was ended before it was started here: there is nothing to clean up."""

@@ -5,8 +5,9 @@ answered: the scripts allow it, and a resident may only leave the node's list on
 was.
 
 "Fenced" alone proves little: the registry may just have forgotten this life, and the next one keeps
-the session. Only the kill list closes a session (R2). So after such an answer a beat is sent at
-once, and the call repeated, until the kill list has said it or the answer is another one.
+the session; or it has lost the session, and asks for its bundle first. Only the kill list closes a
+session (R2). So after such an answer a beat is sent at once, and the call repeated, until the kill
+list has said it or the answer is another one.
 """
 
 from __future__ import annotations
@@ -16,15 +17,25 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import structlog
+
+from gpu_node.bundle import Bundle
 from gpu_node.heartbeat import Heartbeat
-from shared.errors import StoreUnavailable
-from shared.records import AdvanceReply, Assignment, Fenced, Owner
+from shared.errors import IllegalMove, StoreUnavailable
+from shared.records import AdvanceReply, Assignment, Fenced, Moved, Owner
 from shared.states import Reason, SessionState
 from shared.store import Registry
 
 T = TypeVar("T")
+_log = structlog.get_logger()
 
 _AGAIN_S = 0.3
+_STEPS = (
+    SessionState.ASSIGNED,
+    SessionState.JOINING_ROOM,
+    SessionState.STARTING_PIPELINE,
+    SessionState.RUNNING,
+)
 
 
 class Claim:
@@ -34,7 +45,11 @@ class Claim:
         self._registry = registry
         self._heartbeat = heartbeat
         self.assignment = assignment
+        self.state = SessionState.ASSIGNED
+        """The furthest step that the registry confirmed; after that it only ends."""
         self._lost = asyncio.Event()
+        self._settled = False
+        """The registry has answered `end` or `give_back`: the session is nobody's here."""
 
     @property
     def is_lost(self) -> bool:
@@ -53,17 +68,49 @@ class Claim:
         reason: Reason | None = None,
     ) -> AdvanceReply:
         """Move the session to *state*; `Fenced` is final."""
-        reply = await self._ask(
-            lambda owner: self._registry.advance(
-                owner,
-                state,
-                stamp=self._heartbeat.stamp,
-                pipeline_session_id=pipeline_session_id,
-                reason=reason,
-            ),
-            is_fenced=lambda reply: isinstance(reply, Fenced),
-        )
+
+        async def call(owner: Owner) -> AdvanceReply:
+            try:
+                return await self._registry.advance(
+                    owner,
+                    state,
+                    stamp=self._heartbeat.stamp,
+                    pipeline_session_id=pipeline_session_id,
+                    reason=reason,
+                )
+            except IllegalMove as refused:
+                if not self._has_lost_steps(refused.source):
+                    raise
+                return Fenced()  # it must be brought forward first; the next beat's reply asks
+
+        reply = await self._ask(call, is_fenced=lambda reply: isinstance(reply, Fenced))
+        if isinstance(reply, Moved) and state in _STEPS:
+            self.state = state
+            self._heartbeat.note_step(self.assignment, state)
         return reply or Fenced()
+
+    def _has_lost_steps(self, known: str) -> bool:
+        """Whether the registry came back from before a step that it had confirmed (R6)."""
+        steps = [str(step) for step in _STEPS]
+        return known in steps and steps.index(known) < _STEPS.index(self.state)
+
+    async def bring_back(self, bundle: Bundle) -> bool:
+        """Let the registry adopt the session, once; True if it's ours there.
+
+        If no answer comes, or another one, the next beat's reply asks again or the kill list says
+        why not. A session that the registry has let go of isn't brought back.
+        """
+        owner = self._owner()
+        if self.is_lost or self._settled or not owner.incarnation:
+            return False
+        state = max(self.state, SessionState.JOINING_ROOM, key=_STEPS.index)
+        try:
+            word = await bundle.restore(owner, state, self._heartbeat.stamp)
+        except StoreUnavailable:
+            return False
+        _log.info("session_brought_back", session=owner.session_id, epoch=owner.epoch, answer=word)
+        self._heartbeat.poke()  # only a beat makes it audible again
+        return word == "adopted"
 
     async def note_first_frame(self) -> None:
         """Tell that the first frame was just played; asked once, since a late answer would lie."""
@@ -77,7 +124,8 @@ class Claim:
         word = await self._ask(
             lambda owner: self._registry.end(owner, reason, error), is_fenced=_says_fenced
         )
-        return word is not None
+        self._settled = word is not None
+        return self._settled
 
     async def end_once(self, reason: Reason) -> None:
         """Confirm the end of a session that never was here; the kill list asks again if it's
@@ -96,7 +144,8 @@ class Claim:
             ),
             is_fenced=_says_fenced,
         )
-        return word is not None
+        self._settled = word is not None
+        return self._settled
 
     async def _ask(
         self, call: Callable[[Owner], Awaitable[T]], *, is_fenced: Callable[[T], bool]

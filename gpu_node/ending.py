@@ -67,6 +67,10 @@ class Holdings:
     stuck: bool = False
     """The clean-up takes longer than it may; the session stays listed until it's through."""
 
+    def silent_s(self) -> float:
+        """For how long the session was silent here, in all."""
+        return 0.0 if self.stage is None else self.stage.silent_s
+
 
 class Ending:
     """Lets go of one session."""

@@ -34,7 +34,7 @@ from shared.records import (
     Presence,
     Resident,
 )
-from shared.states import NodeState
+from shared.states import NodeState, SessionState
 
 _log = structlog.get_logger()
 
@@ -159,7 +159,7 @@ class Heartbeat:
         self._incarnation = 0
         self._stamp = 0
         self._report = NodeReport()
-        self._residents: dict[Assignment, Presence] = {}
+        self._residents: dict[Assignment, Resident] = {}
         self._ended: dict[EndedHere, float | None] = {}
         """Ended lately → when a confirmed beat first carried it."""
 
@@ -222,19 +222,29 @@ class Heartbeat:
     def list_resident(self, assignment: Assignment) -> None:
         """A session is held here from now on; called before the registry is told so."""
         with self._lock:
-            self._residents[assignment] = Presence(
-                connected=False, controller=False, participants=0
+            self._residents[assignment] = Resident(
+                session_id=assignment.session_id,
+                epoch=assignment.epoch,
+                presence=Presence(connected=False, controller=False, participants=0),
             )
         self._lease.inherit(assignment)
 
     def see(self, assignment: Assignment, presence: Presence) -> None:
         """Tell who is in a resident's room, at once if it changed."""
         with self._lock:
-            changed = self._residents.get(assignment, presence) != presence
-            if changed:
-                self._residents[assignment] = presence
+            known = self._residents.get(assignment)
+            changed = known is not None and known.presence != presence
+            if known is not None:
+                self._residents[assignment] = replace(known, presence=presence)
         if changed:
             self.poke()
+
+    def note_step(self, assignment: Assignment, state: SessionState) -> None:
+        """The registry confirmed that a resident has come as far as *state*."""
+        with self._lock:
+            known = self._residents.get(assignment)
+            if known is not None:
+                self._residents[assignment] = replace(known, state=state)
 
     def unlist(self, assignment: Assignment, ended: EndedHere | None = None) -> None:
         """A session is held here no more, because its `end` or `give_back` was answered."""
@@ -302,10 +312,7 @@ class Heartbeat:
                 capacity=report.capacity,
                 draining=report.draining,
                 media_ok=report.media_ok,
-                residents=tuple(
-                    Resident(session_id=a.session_id, epoch=a.epoch, presence=presence)
-                    for a, presence in self._residents.items()
-                ),
+                residents=tuple(self._residents.values()),
                 ended=tuple(self._ended),
             )
 

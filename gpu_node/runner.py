@@ -10,19 +10,27 @@ stands, so nothing is published or written after it (R16); then `ending` lets go
 from __future__ import annotations
 
 import asyncio
-from typing import assert_never
+from collections.abc import Coroutine
+from typing import Any, assert_never
 
 import structlog
 
 from gpu_node import metrics
 from gpu_node.backstage import Backstage
+from gpu_node.bundle import Bundle
 from gpu_node.claim import Claim
 from gpu_node.dialogue import Dialogue
 from gpu_node.ending import End, Ending, GiveBack, Holdings, Vanish, Verdict, reason_of
 from gpu_node.playout import Playout
 from gpu_node.session_config import frames_per_second, session_config
 from gpu_node.stage import Stage, StageEvents
-from shared.errors import InvalidConfig, RoomsUnavailable, ServiceFault, UnknownSession
+from shared.errors import (
+    InvalidConfig,
+    RoomsUnavailable,
+    ServiceFault,
+    StoreUnavailable,
+    UnknownSession,
+)
 from shared.lifecycle import Background, describe, until_available
 from shared.records import (
     Assignment,
@@ -66,10 +74,18 @@ class Runner:
         )
         self._verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._holdings = Holdings()
+        self._bundle = Bundle(
+            backstage.registry, assignment.session_id, backstage.clock, self._holdings.silent_s
+        )
+        self._adoption = Background()
+        """At most one task; not among the asides, since a session that ends needs it too."""
         self._asides = Background()
         self._accepted_at_s = self._state_since_s = backstage.clock.monotonic_s()
-        self.state = SessionState.ASSIGNED
-        """The furthest state that the registry was told of; after that it only ends."""
+
+    @property
+    def state(self) -> SessionState:
+        """The furthest step that the registry confirmed; after that it only ends."""
+        return self._claim.state
 
     @property
     def is_stuck(self) -> bool:
@@ -90,6 +106,11 @@ class Runner:
         """The kill list says that the session belongs to somebody else."""
         self._claim.lose()
         self._decide(Vanish())
+
+    def bring_back(self) -> None:
+        """The registry asks for a session that it has lost; it asks again with each beat."""
+        if self._adoption.is_idle:
+            self._adoption.start(f"bring back {self.assignment.session_id}", self._bring_back())
 
     def check(self) -> None:
         """Let the stage ask the node lease: at each answered beat, and a few times a second."""
@@ -115,6 +136,21 @@ class Runner:
         self._log.info("session_ends_here", verdict=type(verdict).__name__, state=self.state)
         ending = Ending(self._backstage, self._claim, self._status, self._holdings)
         await ending.carry_out(verdict)
+        await self._adoption.aclose()
+
+    async def _bring_back(self) -> None:
+        """Give the registry what was kept of the session; without anything kept it is lost."""
+        try:
+            if not self._bundle.is_packed and not await self._bundle.pack():
+                self.lose()
+                return
+        except StoreUnavailable:
+            return
+        if not await self._claim.bring_back(self._bundle) or not self._verdict.done():
+            return
+        verdict = self._verdict.result()
+        if isinstance(verdict, End):  # it was ending: the registry shall watch over that again
+            await self._claim.advance(SessionState.DRAINING, reason=verdict.reason)
 
     def _on_performed(self, performance: asyncio.Task[Verdict]) -> None:
         if performance.cancelled():
@@ -150,6 +186,7 @@ class Runner:
         await self._advance(SessionState.STARTING_PIPELINE)
         pipeline_session_id = await self._create(request)
         await self._advance(SessionState.RUNNING, pipeline_session_id=pipeline_session_id)
+        self._aside("pack", until_available(self._bundle.pack))
         dialogue.open(pipeline_session_id)
         if record.attempt > 1:
             stage.say(self._status.resumed(record.attempt))
@@ -166,10 +203,11 @@ class Runner:
     async def _advance(
         self, state: SessionState, *, pipeline_session_id: str | None = None
     ) -> None:
+        before = self.state
         reply = await self._claim.advance(state, pipeline_session_id=pipeline_session_id)
         match reply:
             case Moved():
-                self._enter(state)
+                self._log_step(state, before)
             case MustStop(reason=reason):
                 raise Halted(End(reason=reason_of(reason)))
             case Fenced():
@@ -177,15 +215,16 @@ class Runner:
             case _:
                 assert_never(reply)
 
-    def _enter(self, state: SessionState) -> None:
+    def _log_step(self, state: SessionState, before: SessionState) -> None:
         now_s = self._backstage.clock.monotonic_s()
         lasted_s, self._state_since_s = round(now_s - self._state_since_s, 3), now_s
-        self._log.info("session_moved", state=state, before=self.state, lasted_s=lasted_s)
-        self.state = state
+        self._log.info("session_moved", state=state, before=before, lasted_s=lasted_s)
 
     async def _read(self) -> tuple[SessionRequest, SessionRecord]:
         """Return what the client asked for; a record that is gone has no session to play."""
         session_id = self.assignment.session_id
+        if not await until_available(self._bundle.pack):
+            raise Halted(Vanish())
         try:
             request = await until_available(lambda: self._backstage.registry.request(session_id))
             record = await until_available(lambda: self._backstage.registry.read(session_id))
@@ -220,13 +259,10 @@ class Runner:
         return stage, dialogue
 
     async def _create(self, request: SessionRequest) -> str:
-        image = await until_available(
-            lambda: self._backstage.registry.image(self.assignment.session_id)
-        )
         config = session_config(
             self.assignment.session_id,
             request,
-            image=image,
+            image=self._bundle.image,
             asset_root=self._backstage.settings.asset_root,
         )
         creation = self._holdings.creation = asyncio.create_task(
@@ -237,6 +273,7 @@ class Runner:
     def _on_first_frame(self) -> None:
         metrics.first_frame(self._backstage.clock.monotonic_s() - self._accepted_at_s)
         self._log.info("first_frame")
-        self._asides.start(
-            f"note first frame {self.assignment.session_id}", self._claim.note_first_frame()
-        )
+        self._aside("note first frame", self._claim.note_first_frame())
+
+    def _aside(self, what: str, work: Coroutine[Any, Any, object]) -> None:
+        self._asides.start(f"{what} {self.assignment.session_id}", work)

@@ -82,6 +82,9 @@ class Stage:
         self._ending = False
         self._returning: asyncio.Task[None] | None = None
         self._silent = False
+        self._silent_since_s = 0.0
+        self._was_silent_s = 0.0
+        """Earlier silences together."""
         self._audible = asyncio.Event()
         self._controller_here = asyncio.Event()
         self._joined_at_s = 0.0
@@ -116,6 +119,13 @@ class Stage:
         """Return when the controller is in the room."""
         await self._controller_here.wait()
 
+    @property
+    def silent_s(self) -> float:
+        """For how long nothing could leave, in all, because the node lease didn't hold."""
+        if not self._silent:
+            return self._was_silent_s
+        return self._was_silent_s + self._backstage.clock.monotonic_s() - self._silent_since_s
+
     async def until_audible(self) -> None:
         """Return when the worker is in the room and the node lease holds."""
         while not self.check():
@@ -126,7 +136,9 @@ class Stage:
         """Ask the lease and apply its answer to the room; True if frames may leave now."""
         silent = not self._backstage.lease.holds(self._assignment)
         if silent != self._silent:
-            self._silent = silent
+            now_s = self._backstage.clock.monotonic_s()
+            self._was_silent_s = self.silent_s
+            self._silent, self._silent_since_s = silent, now_s
             if silent:
                 metrics.fell_silent()
             self._log.info("fell_silent" if silent else "audible_again")

@@ -182,6 +182,7 @@ class IllegalMove(Conflict):
 
     def __init__(self, *, machine: str, source: str, target: str) -> None:
         super().__init__(f"{machine} can't go from {source} to {target}.")
+        self.source = source
 
 
 class SessionEnded(Conflict):

@@ -47,6 +47,11 @@ class Background:
         task.add_done_callback(self._on_done)
         return task
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task runs."""
+        return not self._tasks
+
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()

@@ -113,6 +113,9 @@ class Resident:
     epoch: int
     presence: Presence | None = None
     """None: unchanged since the last confirmed beat."""
+    state: SessionState | None = None
+    """The furthest step that the registry confirmed; told with presence. One that has lost it since
+    asks for the session's bundle (R6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

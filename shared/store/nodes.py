@@ -151,6 +151,8 @@ def _resident(resident: Resident) -> list[str | int]:
     if resident.presence is not None:
         seen = resident.presence
         row += [int(seen.connected), int(seen.controller), seen.participants]
+        if resident.state is not None:
+            row.append(resident.state)
     return row
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpu_node.agent import EXIT_SUPERSEDED
-from shared.errors import UnknownSession
 from shared.states import SessionState
 from shared.store import Registry
 from tests.support.fake_room import FakePerson
@@ -123,21 +122,3 @@ async def test_a_node_whose_name_was_taken_ends_itself(redis_url: str, registry:
         assert node.task.result() == EXIT_SUPERSEDED
         await newer.beat()
         await newer.retire()
-
-
-async def test_a_session_that_lost_its_registry_is_cleaned_up(
-    redis_url: str, registry: Registry, raw_redis: object
-) -> None:
-    """All data lost: the node begins a new life, and what nobody knows any more is closed."""
-    async with running_node(redis_url, registry, **QUICK) as node:
-        session_id, _ = await node.play()
-        raw_redis.flushall()  # type: ignore[attr-defined]
-        await wait_until(lambda: node.journal.closed, "the leftovers are cleaned", timeout_s=10)
-        await node.ready()
-        try:
-            await registry.read(session_id)
-        except UnknownSession:
-            pass
-        else:
-            raise AssertionError("the session came back from nowhere")
-        await node.play()

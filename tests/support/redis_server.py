@@ -92,6 +92,18 @@ class RedisServer:
         """End it as a crash would."""
         self._end(signal.SIGKILL)
 
+    def log_bytes(self) -> int:
+        """Return how long the append-only log is by now; it must be synced with every write."""
+        return self._log().stat().st_size
+
+    def lose_log_after(self, size_bytes: int) -> None:
+        """Cut the log of a server that is down, as a crash of its machine does."""
+        os.truncate(self._log(), size_bytes)
+
+    def _log(self) -> Path:
+        (log,) = self._folder.glob("appendonlydir/*.incr.aof")
+        return log
+
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing answers."""
         self._is_paused = True

@@ -138,10 +138,15 @@ class RunningNode:
         await wait_until(placed, "the node takes sessions")
 
     async def open(
-        self, *, identity: str = "alice", limits: SessionLimits | None = None, **config: object
+        self,
+        *,
+        identity: str = "alice",
+        limits: SessionLimits | None = None,
+        session_id: str | None = None,
+        **config: object,
     ) -> str:
         """Ask for a session as a replica does; the config tells the service what to do."""
-        session_id = new_session_id(POOL)
+        session_id = session_id or new_session_id(POOL)
         await self.registry.open(
             OpenRequest(
                 pool=POOL,

@@ -24,9 +24,11 @@ def at(epoch: int, session_id: str = "default-a") -> Assignment:
     return Assignment(session_id=session_id, epoch=epoch)
 
 
-def told(*todo: Assignment, kills: tuple[Kill, ...] = ()) -> BeatConfirmed:
+def told(
+    *todo: Assignment, kills: tuple[Kill, ...] = (), adopt: tuple[Assignment, ...] = ()
+) -> BeatConfirmed:
     """A beat's reply."""
-    return BeatConfirmed(owned=frozenset(todo), todo=todo, kills=kills)
+    return BeatConfirmed(owned=frozenset(todo), todo=todo, kills=kills, adopt=adopt)
 
 
 def kill(assignment: Assignment, reason: str) -> Kill:
@@ -71,6 +73,10 @@ class FakeRunner:
     def lose(self) -> None:
         """Note it."""
         self.orders.append("lost")
+
+    def bring_back(self) -> None:
+        """Note it."""
+        self.orders.append("bring back")
 
     def check(self) -> None:
         """Nothing to ask."""
@@ -187,6 +193,16 @@ async def test_the_kill_of_a_session_that_never_was_here_is_confirmed_once(house
     house.assignments.apply(told(kills=(kill(at(5), "client_stop"),)))
     await wait_until(lambda: house.ends.ended, "the confirmation")
     assert house.ends.ended == [("default-a", 5, Reason.CLIENT_STOP)]
+
+
+async def test_what_the_registry_lost_is_brought_back_by_who_holds_it(house: House) -> None:
+    """Told with each beat; another epoch, or one that isn't here any more, means nothing."""
+    house.assignments.apply(told(at(5)))
+    house.assignments.apply(told(adopt=(at(5), at(4), at(5, "default-b"))))
+    assert house.runners[0].orders == ["bring back"]
+    await house.ends_run(house.runners[0])
+    house.assignments.apply(told(adopt=(at(5),)))
+    assert house.runners[0].orders == ["bring back"]
 
 
 async def test_a_lost_life_loses_all_sessions_but_those_it_keeps(house: House) -> None:
