@@ -5,7 +5,7 @@
 - Origin: a page of another origin may read nothing anyway (no CORS), but a browser would still send
   its POST or DELETE. What a browser says about the sender (Sec-Fetch-Site, else Origin against
   Host) decides; programs send neither and pass.
-- Size: bodies over 16 MiB end in 413 before they are read in.
+- Size: bodies over 16 MiB end in 413 and are never kept.
 - Security headers; no caching of API answers, which hold tokens.
 
 Pure ASGI: a wrapper of the framework's own kind would hide disconnects from the routes.
@@ -13,6 +13,8 @@ Pure ASGI: a wrapper of the framework's own kind would hide disconnects from the
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -22,6 +24,9 @@ from control_plane.api.problems import problem
 from shared.errors import BodyTooLarge, ForeignHost, ForeignOrigin, GreenroomError
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
+_DISCARD_WITHIN_S = 10.0
+"""How much of a refused body is read, and for how long."""
 
 _LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _HARMLESS_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -57,12 +62,14 @@ class Edge:
             await send(message)
 
         headers = dict(scope["headers"])
+        body = _Body(headers, receive)
         try:
             self._check_sender(scope["method"], headers)
-            receive = await _within_limit(headers, receive)
+            receive = await body.within_limit()
         except GreenroomError as error:
+            await body.discard()
             answer = problem(error)
-            answer.headers["Connection"] = "close"  # an unread body may follow
+            answer.headers["Connection"] = "close"  # what is left of the body stays unread
             await answer(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
@@ -79,11 +86,8 @@ class Edge:
         named = (origin or b"").decode("latin-1")
         if named in self._origins or "*" in self._origins:
             return
-        if sender is not None:
-            foreign = sender not in _OWN_SENDERS
-        else:
-            foreign = urlsplit(named).netloc.lower() != host
-        if foreign:
+        own = sender in _OWN_SENDERS if sender is not None else _address_in(named) == host
+        if not own:
             raise ForeignOrigin
 
 
@@ -93,27 +97,62 @@ def _name_of(host: str) -> str:
     return host[:end] if end > 0 else host
 
 
-async def _within_limit(headers: Mapping[bytes, bytes], receive: Receive) -> Receive:
-    """Refuse a body over the limit: by its announced length, else by reading it up to the limit."""
-    announced = headers.get(b"content-length")
-    if announced is not None:
-        if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
-            raise BodyTooLarge(limit_bytes=MAX_BODY_BYTES)
-        return receive
-    if b"transfer-encoding" not in headers:
-        return receive
-    return _replay(await _read(receive), receive)
+def _address_in(origin: str) -> str | None:
+    """Return host and port of an Origin header; None for what no browser sends."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
-async def _read(receive: Receive) -> bytes:
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES:
-            raise BodyTooLarge(limit_bytes=MAX_BODY_BYTES)
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            return bytes(body)
+class _Body:
+    """One request's body before a route reads it."""
+
+    __slots__ = ("_headers", "_over", "_receive")
+
+    def __init__(self, headers: Mapping[bytes, bytes], receive: Receive) -> None:
+        self._headers = headers
+        self._receive = receive
+        self._over = False
+        """Nothing more of it will come."""
+
+    async def within_limit(self) -> Receive:
+        """Refuse a body over the limit: by its announced length, else by reading it so far."""
+        announced = self._headers.get(b"content-length")
+        if announced is not None:
+            if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
+                raise BodyTooLarge(limit_bytes=MAX_BODY_BYTES)
+            return self._receive
+        if b"transfer-encoding" not in self._headers:
+            return self._receive
+        return _replay(await self._read(), self._receive)
+
+    async def discard(self) -> None:
+        """Read what still comes of a refused body, within limits.
+
+        A connection closed on somebody who still sends is reset, and the answer is lost with it.
+        """
+        if b"expect" in self._headers:  # that one asks first, and sends nothing after a refusal
+            return
+        left_bytes = _DISCARDED_BYTES
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_WITHIN_S):
+                while left_bytes > 0 and not self._over:
+                    left_bytes -= len(await self._next())
+
+    async def _read(self) -> bytes:
+        body = bytearray()
+        while not self._over:
+            body += await self._next()
+            if len(body) > MAX_BODY_BYTES:
+                raise BodyTooLarge(limit_bytes=MAX_BODY_BYTES)
+        return bytes(body)
+
+    async def _next(self) -> bytes:
+        message = await self._receive()
+        self._over = message["type"] != "http.request" or not message.get("more_body", False)
+        part: bytes = message.get("body", b"")
+        return part
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

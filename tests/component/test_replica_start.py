@@ -129,6 +129,34 @@ def test_it_says_where_it_listens_and_serves(start: Start) -> None:
     assert create.status_code == 503
 
 
+@pytest.mark.parametrize("announced", [True, False], ids=["announced", "in pieces"])
+@pytest.mark.parametrize(
+    ("headers", "mebibytes", "status"),
+    [
+        ({}, 20, 413),
+        ({"Host": "evil.example"}, 8, 403),
+        ({"Origin": "https://evil.example"}, 8, 403),
+    ],
+    ids=["too large", "a foreign host", "a foreign origin"],
+)
+def test_whoever_sends_a_refused_body_to_its_end_hears_why(
+    start: Start, headers: dict[str, str], mebibytes: int, status: int, announced: bool
+) -> None:
+    """The connection isn't reset under the answer: it's read first, then closed."""
+    address = start().address()
+    length = {"Content-Length": str(mebibytes << 20)} if announced else {}
+
+    def body() -> Iterator[bytes]:
+        for _ in range(mebibytes):
+            yield bytes(1 << 20)
+
+    with httpx.Client(base_url=address) as client:
+        answer = client.post(SESSIONS, content=body(), headers=headers | length)
+
+    assert answer.status_code == status
+    assert answer.headers["connection"] == "close"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_cleanly(start: Start, number: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it with exit 0 and no word of complaint."""
