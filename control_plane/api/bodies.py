@@ -26,16 +26,24 @@ from shared.ids import WORKER_PREFIX
 from shared.room_protocol import MAX_PROMPT_CHARS
 
 MAX_KEY_CHARS = 255
+MAX_IDENTITY_BYTES = 256
+"""LiveKit's own limit: it lets no longer name in, and counts bytes."""
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def _without_controls(text: str) -> str:
-    if _CONTROL_CHARACTERS.search(text):
+def _as_livekit_takes_it(identity: str) -> str:
+    if _CONTROL_CHARACTERS.search(identity):
         raise ValueError("it has control characters")
-    return text
+    if len(identity.encode()) > MAX_IDENTITY_BYTES:
+        raise ValueError(f"it has over {MAX_IDENTITY_BYTES} bytes in UTF-8")
+    return identity
 
 
-Identity = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_without_controls)]
+Identity = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_IDENTITY_BYTES),
+    AfterValidator(_as_livekit_takes_it),
+]
 
 
 class _Body(BaseModel):

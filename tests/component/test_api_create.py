@@ -119,6 +119,8 @@ BAD_BODIES = [
         {"identity": "a" * 300},
         "The field 'identity' is wrong: string should have at most 256 characters.",
     ),
+    ({"identity": "é" * 129}, "The field 'identity' is wrong: it has over 256 bytes in UTF-8."),
+    ({"identity": "🎉" * 65}, "The field 'identity' is wrong: it has over 256 bytes in UTF-8."),
     ({"identity": 7}, "The field 'identity' is wrong: input should be a valid string."),
     ({"identity": None}, "The field 'identity' is wrong: input should be a valid string."),
     ({"identity": "a\nb"}, "The field 'identity' is wrong: it has control characters."),
@@ -159,6 +161,11 @@ async def test_a_body_that_is_not_json_is_refused(api: Client, body: bytes) -> N
 
     problem = assert_problem(answer, 422, "invalid_request")
     assert str(problem["detail"]).startswith("The body isn't valid JSON")
+
+
+async def test_an_identity_may_fill_all_the_bytes_that_livekit_takes(api: Client) -> None:
+    """Bytes count, not characters: what is accepted here can join."""
+    assert (await api.create(identity="é" * 128)).status_code == 202
 
 
 async def test_half_a_character_is_no_identity(api: Client) -> None:
