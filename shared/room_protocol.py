@@ -142,6 +142,8 @@ def _json_object(payload: bytes, max_bytes: int) -> dict[str, object]:
         _refuse(Refusal.TOO_LARGE, f"a message may have {max_bytes} bytes, this has {len(payload)}")
     try:
         body = json.loads(payload.decode(), parse_constant=_no_constant)
+        # Half a character (a lone surrogate) and 1e999 are JSON, but nobody could write them again.
+        json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         _refuse(Refusal.BAD_JSON, "a message must be a JSON object in UTF-8")
     if not isinstance(body, dict):

@@ -69,6 +69,9 @@ REFUSED = [
     (b"{", Refusal.BAD_JSON),
     (b"[" * 5000, Refusal.BAD_JSON),
     (b'{"type": "reset", "x": NaN}', Refusal.BAD_JSON),
+    (b'{"type": "reset", "x": -1e999}', Refusal.BAD_JSON),
+    (b'{"type": "prompt", "prompt": "a\\ud800"}', Refusal.BAD_JSON),
+    (b'{"type": "reset", "\\udfff": 1}', Refusal.BAD_JSON),
     (["stop"], Refusal.BAD_JSON),
     ({}, Refusal.UNKNOWN_TYPE),
     ({"type": "explode"}, Refusal.UNKNOWN_TYPE),
@@ -150,6 +153,14 @@ def test_no_object_breaks_the_parser(body: dict[str, object]) -> None:
     message = parse(body)
     if isinstance(message, ControlMessage):
         assert message.chunk["type"] == message.type
+
+
+@given(st.text(st.characters(), min_size=1, max_size=40))
+def test_what_passes_is_text_that_a_service_can_write_again(prompt: str) -> None:
+    """JSON can say half a character; it never reaches a service, nor a log or a file of it."""
+    message = parse({"type": "prompt", "prompt": prompt})
+    if isinstance(message, ControlMessage):
+        assert json.dumps(message.chunk, ensure_ascii=False, allow_nan=False).encode()
 
 
 @given(st.sets(st.sampled_from(sorted(CONTROLS))))
