@@ -20,6 +20,7 @@ from shared.errors import InvalidImage, InvalidRequest, RoomsUnavailable, Unknow
 from shared.ids import new_session_id
 from shared.records import Opened, OpenRequest, SessionLimits, SessionRequest
 from shared.store import Registry
+from shared.waiting import IdentityLimits
 
 MAX_CONFIG_BYTES = 256 * 1024
 """What Redis keeps of one request's configuration, its image aside."""
@@ -40,6 +41,15 @@ class Wish:
     idempotency_key: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What applies to each session that is taken in; the same on all replicas."""
+
+    limits: SessionLimits
+    queue_size: int
+    identity_limits: IdentityLimits
+
+
 class Admission:
     """The replica's side of the line."""
 
@@ -50,15 +60,13 @@ class Admission:
         vitals: Vitals,
         metrics: Metrics,
         pools: tuple[str, ...],
-        limits: SessionLimits,
-        queue_size: int,
+        terms: Terms,
     ) -> None:
         self._registry = registry
         self._vitals = vitals
         self._metrics = metrics
         self._pools = pools
-        self._limits = limits
-        self._queue_size = queue_size
+        self._terms = terms
         self._images = ImageShrinker()
 
     async def admit(self, wish: Wish) -> Opened:
@@ -81,8 +89,9 @@ class Admission:
                 pool=pool,
                 session_id=session_id,
                 request=request,
-                limits=self._limits,
-                queue_size=self._queue_size,
+                limits=self._terms.limits,
+                queue_size=self._terms.queue_size,
+                identity_limits=self._terms.identity_limits,
                 idempotency_hash=_idempotency_hash(wish, pool),
                 fingerprint=_fingerprint(wish),
             )

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from control_plane.admission import Admission
+from control_plane.admission import Admission, Terms
 from control_plane.api import problems
 from control_plane.api.answers import Answers
 from control_plane.api.edge import Edge
@@ -31,6 +31,7 @@ from control_plane.events_hub import EventsHub
 from control_plane.lines import Lines
 from control_plane.listing import SessionList
 from control_plane.metrics import Metrics
+from control_plane.presence import Presence
 from control_plane.room_chores import RoomChores
 from control_plane.session_tokens import SessionTokens
 from control_plane.settings import ReplicaSettings
@@ -60,17 +61,25 @@ class Replica:
         self.vitals = Vitals(registry=self.registry, rooms=self.rooms, pools=pools)
         self.lines = Lines(registry=self.registry, pools=pools)
         self.hub = EventsHub(
-            registry=self.registry, lines=self.lines, metrics=self.metrics, pools=pools
+            registry=self.registry,
+            lines=self.lines,
+            metrics=self.metrics,
+            pools=pools,
+            queue_lease_s=settings.queue_lease_s,
         )
-        self.chores = RoomChores(rooms=self.rooms, metrics=self.metrics)
+        presence = Presence(rooms=self.rooms, registry=self.registry)
+        self.chores = RoomChores(rooms=self.rooms, presence=presence, metrics=self.metrics)
         self.sweeper = Sweeper(registry=self.registry, chores=self.chores, pools=pools)
         self.admission = Admission(
             registry=self.registry,
             vitals=self.vitals,
             metrics=self.metrics,
             pools=pools,
-            limits=settings.limits,
-            queue_size=settings.queue_size,
+            terms=Terms(
+                limits=settings.limits,
+                queue_size=settings.queue_size,
+                identity_limits=settings.identity_limits,
+            ),
         )
         self.answers = _answers(settings)
         self.app: ASGIApp = Edge(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heapreplace
 
-from shared.records import Line
+from shared.waiting import Line
 
 SAMPLES_NEEDED = 3
 SOONEST_S = 1.0

@@ -15,8 +15,9 @@ from functools import cached_property
 from control_plane.estimates import Estimate, Forecast
 from shared.errors import StoreUnavailable, UnknownPool
 from shared.ids import pool_of
-from shared.records import Line, Queued, SessionRecord
+from shared.records import Queued, SessionRecord
 from shared.store import Registry
+from shared.waiting import Line
 
 KEPT_S = 0.9
 """A little under a second, so that a change of place is told within one."""

@@ -1,9 +1,10 @@
 """What has to be done in rooms after a session moved, without holding anybody up?
 
-Deleting the room of an ended session, and putting the old worker out of the room of one that went
-back to the line. Both want LiveKit, which may be slow or gone, so they are only noted down here and
-done by a few workers behind. Nothing depends on them: a room that is left over closes by itself
-when it is empty, and a worker that is left over is put out by its successor.
+Deleting the room of an ended session, putting the old worker out of the room of one that went back
+to the line, and looking for the client of one that waits. All want LiveKit, which may be slow or
+gone, so they are only noted down here and done by a few workers behind. Nothing depends on them: a
+room that is left over closes by itself when it is empty, a worker that is left over is put out by
+its successor, and a client that nobody looked for is looked for again.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from functools import partial
 import structlog
 
 from control_plane.metrics import Metrics
+from control_plane.presence import Presence
 from shared.errors import RoomsUnavailable
 from shared.lifecycle import Background, repeat
 from shared.records import Return
 from shared.room_status import StatusWriter
 from shared.rooms.admin import RoomAdmin
+from shared.states import Reason
+from shared.waiting import Suspect
 
 WORKERS = 8
 MOST_WAITING = 10_000
@@ -32,8 +36,9 @@ _log = structlog.get_logger()
 class RoomChores:
     """A bounded list of chores and the workers that do them."""
 
-    def __init__(self, *, rooms: RoomAdmin, metrics: Metrics) -> None:
+    def __init__(self, *, rooms: RoomAdmin, presence: Presence, metrics: Metrics) -> None:
         self._rooms = rooms
+        self._presence = presence
         self._metrics = metrics
         self._waiting: asyncio.Queue[_Chore] = asyncio.Queue(MOST_WAITING)
         self._workers = Background()
@@ -56,6 +61,10 @@ class RoomChores:
         """The session is back in line: its old worker goes, and whoever is there is told."""
         self._note("announce_return", back.session_id, partial(self._announce, back))
 
+    def look_for_client(self, suspect: Suspect) -> None:
+        """The client of a waiting session is silent: if it isn't in its room, either, it left."""
+        self._note("look_for_client", suspect.session_id, partial(self._settle, suspect))
+
     def _note(self, name: str, session_id: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             self._waiting.put_nowait(_Chore(name=name, session_id=session_id, work=work))
@@ -73,6 +82,12 @@ class RoomChores:
             )
         else:
             self._metrics.room_chore(chore.name, "done")
+
+    async def _settle(self, suspect: Suspect) -> None:
+        if await self._presence.settle(suspect):
+            reason = Reason.QUEUE_ABANDONED
+            _log.info("session_ended", session=suspect.session_id, reason=reason)
+            await self._rooms.delete(suspect.session_id)
 
     async def _announce(self, back: Return) -> None:
         status = StatusWriter(session_id=back.session_id, now_s=time.time)

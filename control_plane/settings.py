@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr
 
 from shared.records import SessionLimits
 from shared.settings import SharedSettings, env_names
+from shared.waiting import IdentityLimits
 
 LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
@@ -35,6 +36,23 @@ class ReplicaSettings(SharedSettings):
         le=10_000,
         validation_alias=env_names("queue_size", telefuser="QUEUE_SIZE"),
         description="Longest line of new waiters; 0: whoever can't be served at once is refused.",
+    )
+    queue_lease_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="Seconds that a waiting client may be silent before its place is given up, "
+        "unless it is in its room; 0: for ever.",
+    )
+    max_waiting_per_identity: int = Field(
+        default=0,
+        ge=0,
+        description="Sessions of one identity that may wait in a pool's line at once; 0: no limit.",
+    )
+    max_active_per_identity: int = Field(
+        default=0,
+        ge=0,
+        description="Sessions of one identity that may be on stage in a pool at once, those that "
+        "wait for it included; 0: no limit.",
     )
     assigned_timeout_s: float = Field(
         default=7.0,
@@ -82,9 +100,17 @@ class ReplicaSettings(SharedSettings):
         return tuple(origin.strip() for origin in self.cors_origins.split(",") if origin.strip())
 
     @property
+    def identity_limits(self) -> IdentityLimits:
+        """How many sessions one identity may have."""
+        return IdentityLimits(
+            waiting=self.max_waiting_per_identity, active=self.max_active_per_identity
+        )
+
+    @property
     def limits(self) -> SessionLimits:
         """The durations that each new session keeps for its life."""
         return SessionLimits(
+            queued_s=self.queue_lease_s,
             assigned_s=self.assigned_timeout_s,
             joining_s=self.joining_timeout_s,
             controller_s=self.controller_timeout_s,

@@ -62,6 +62,8 @@ class Sweeper:
         for back in swept.returns:
             _log.warning("session_returned", session=back.session_id, why=back.why)
             self._chores.announce_return(back)
+        for suspect in swept.suspects:
+            self._chores.look_for_client(suspect)
         for ending in swept.endings:
             _log.info("session_ended", session=ending.session_id, reason=ending.reason)
             self._chores.delete_room(ending.session_id)

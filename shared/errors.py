@@ -20,6 +20,7 @@
     │   ├── NotWaiting          409
     │   └── IdempotencyMismatch 409
     ├── Busy                    429  normal refusal: the line is full
+    │   └── IdentityLimit       429  one identity has as many sessions as it may
     ├── Unavailable             503  try again; nothing is lost
     │   ├── StoreUnavailable    503
     │   ├── RoomsUnavailable    503
@@ -225,6 +226,16 @@ class Busy(GreenroomError):
         super().__init__(f"All stages are taken ({detail}); try again in {retry_after_s} s.")
         self.detail = detail
         self.retry_after_s = retry_after_s
+
+
+class IdentityLimit(Busy):
+    """One identity has as many waiting or active sessions as it may."""
+
+    code = "identity_limit"
+
+    def __init__(self, *, retry_after_s: int) -> None:
+        super().__init__(detail="identity_limit", retry_after_s=retry_after_s)
+        self.args = ("This identity has as many sessions as it may; end one of them first.",)
 
 
 class Unavailable(GreenroomError):

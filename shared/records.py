@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
+from shared.waiting import NO_LIMITS, IdentityLimits, Suspect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +244,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Neither a slot nor a place: ``no_idle_worker`` (the line is switched off) or ``queue_full``."""
+    """Not taken in: ``no_idle_worker`` (there's no line), ``queue_full`` or ``identity_limit``."""
 
     detail: str
 
@@ -311,6 +312,7 @@ class OpenRequest:
     idempotency_hash: str = ""
     fingerprint: str = ""
     """Digest of the body: the same key with another body is a conflict."""
+    identity_limits: IdentityLimits = NO_LIMITS
 
 
 AdvanceReply = Moved | MustStop | Fenced
@@ -354,24 +356,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One pool's line at one instant, and what its movement depends on."""
-
-    pool: str
-    at_s: float
-    waiting: tuple[tuple[str, int], ...]
-    """The first sessions in line with their tickets, in order."""
-    queued: int
-    slots: int
-    """Of all nodes that serve the line, taken or not."""
-    taken: int
-    held_s: tuple[float, ...]
-    """For how long some of the taken ones are held by now."""
-    holds_s: tuple[float, ...]
-    """For how long the last sessions that ran held theirs, oldest first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """A session that a sweep or a cancel made terminal; its room is to be deleted."""
 
@@ -397,3 +381,4 @@ class Swept:
     dead_nodes: tuple[str, ...] = ()
     returns: tuple[Return, ...] = ()
     endings: tuple[Ending, ...] = ()
+    suspects: tuple[Suspect, ...] = ()

@@ -26,7 +26,7 @@ from control_plane.api.bodies import (
 from control_plane.estimates import Estimate
 from control_plane.lines import Lines
 from control_plane.room_chores import RoomChores
-from shared.errors import Busy, InvalidName, UnknownSession
+from shared.errors import Busy, IdentityLimit, InvalidName, UnknownSession
 from shared.ids import pool_of
 from shared.records import Admitted, Ended, Opened, Queued, Refused, SessionRecord
 from shared.states import Reason
@@ -111,6 +111,8 @@ async def touched(registry: Registry, session_id: str, pools: tuple[str, ...]) -
 
 def _created(opened: Opened, answers: Answers, estimate: Estimate | None) -> Response:
     match opened:
+        case Refused(detail="identity_limit"):
+            raise IdentityLimit(retry_after_s=BUSY_RETRY_AFTER_S)
         case Refused():
             raise Busy(detail=opened.detail, retry_after_s=BUSY_RETRY_AFTER_S)
         case Queued():

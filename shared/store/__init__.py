@@ -34,6 +34,7 @@ class Registry:
         self.cancel = admission.cancel
         self.cancel_waiting = admission.cancel_waiting
         self.line = admission.line
+        self.settle_waiting = admission.settle_waiting
         self.note_estimate = admission.note_estimate
         self.put_image = admission.put_image
         self.touch = sessions.touch

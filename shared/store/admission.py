@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from typing import Literal, cast
+
 from shared.errors import AssetBudgetSpent, IdempotencyMismatch, NotWaiting, UnknownSession
 from shared.ids import pool_of
-from shared.records import (
-    Admitted,
-    Ended,
-    Line,
-    Opened,
-    OpenRequest,
-    Queued,
-    Refused,
-    SessionRecord,
-)
+from shared.records import Admitted, Ended, Opened, OpenRequest, Queued, Refused, SessionRecord
 from shared.states import Reason, SessionState
 from shared.store import replies
 from shared.store.connection import Connection
+from shared.waiting import Line, Suspect
 
+Settled = Literal["abandoned", "extended", "moved", "gone"]
 IMAGE_BUDGET_BYTES = 256 * 1024 * 1024
 """All images of one pool's live sessions together."""
 WAITING_READ = 10_000
@@ -47,6 +43,7 @@ class Admission:
             idempotency_hash=request.idempotency_hash,
             fingerprint=request.fingerprint,
             queue_size=request.queue_size,
+            **_identity_limits(request),
             identity=request.request.identity,
             request=replies.request_json(request.request),
             **replies.limits(request.limits),
@@ -54,6 +51,8 @@ class Admission:
         match word:
             case "conflict":
                 raise IdempotencyMismatch
+            case "limited":
+                return Refused(detail="identity_limit")
             case "full":
                 return Refused(detail="queue_full" if request.queue_size else "no_idle_worker")
             case _:
@@ -91,6 +90,21 @@ class Admission:
             raise NotWaiting(session_id=session_id, state=record.state)
         return record
 
+    async def settle_waiting(self, suspect: Suspect, *, present: bool) -> Settled:
+        """Say whether the client of a silent waiting session is in its room.
+
+        ``moved``: it has given a sign of life meanwhile, or doesn't wait any more.
+        """
+        word, _ = await self._connection.call(
+            "settle_waiting",
+            pool_of(suspect.session_id),
+            session_id=suspect.session_id,
+            version=suspect.version,
+            lease=suspect.lease_ms,
+            present=present,
+        )
+        return cast("Settled", word)
+
     async def line(self, pool: str) -> Line:
         """Return one pool's line, as far as `WAITING_READ`, and what its movement depends on."""
         _, rest = await self._connection.call(
@@ -127,6 +141,18 @@ class Admission:
         )
         if word == "over":
             raise AssetBudgetSpent
+
+
+def _identity_limits(request: OpenRequest) -> dict[str, str | int]:
+    """Name the identity by a digest, and only if its sessions are to be counted."""
+    limits, digest = request.identity_limits, ""
+    if limits.are_set:
+        digest = hashlib.sha256(request.request.identity.encode()).hexdigest()[:32]
+    return {
+        "identity_hash": digest,
+        "most_waiting": limits.waiting,
+        "most_active": limits.active,
+    }
 
 
 def _opened(record: SessionRecord, *, replay: bool) -> Opened:

@@ -120,6 +120,13 @@ KEY_TABLE: tuple[KeyKind, ...] = (
         lasting=False,
     ),
     KeyKind(
+        suffix="id:<hash>",
+        type="zset",
+        what="live sessions of one identity while its number is limited, score = ticket",
+        lifetime="while it has any",
+        lasting=False,
+    ),
+    KeyKind(
         suffix="ctr",
         type="hash",
         what="last numbers issued, registry time, totals, schema",

@@ -94,6 +94,7 @@ class Nodes:
             more=word == "more",
             returns=replies.returns(rest[0]),
             endings=replies.endings(rest[1]),
+            suspects=replies.suspects(rest[2]),
         )
 
     async def snapshot(self, pool: str) -> Snapshot:

@@ -13,7 +13,6 @@ from shared.records import (
     Assignment,
     Ending,
     Kill,
-    Line,
     NodeProfile,
     NodeRecord,
     Return,
@@ -22,6 +21,7 @@ from shared.records import (
     SessionRequest,
 )
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
+from shared.waiting import Line, Suspect
 
 
 def fields(value: object) -> list[str]:
@@ -83,6 +83,14 @@ def returns(value: object) -> tuple[Return, ...]:
 def endings(value: object) -> tuple[Ending, ...]:
     """Decode ``{sid, reason, why}`` rows of a sweep's reply."""
     return tuple(Ending(session_id=sid, reason=Reason(reason)) for sid, reason, _ in rows(value))
+
+
+def suspects(value: object) -> tuple[Suspect, ...]:
+    """Decode ``{sid, version, lease}`` rows of a sweep's reply."""
+    return tuple(
+        Suspect(session_id=sid, version=int(version), lease_ms=int(lease))
+        for sid, version, lease in rows(value)
+    )
 
 
 def node(value: object) -> NodeRecord:

@@ -14,6 +14,7 @@ STEPS_OF: dict[str, set[str]] = {
     state: {move for move in moves if move in STEPS} for state, moves in SESSION_MOVES.items()
 }
 TTL_MS = 10_000
+ASK_AGAIN_MS = 10_000
 KINDS = ("queued", "assigned", "joining", "starting", "session", "draining")
 
 Reply = tuple[object, ...]
@@ -284,7 +285,7 @@ class ScriptModel(PoolModel):
     def _fire(self, name: str, kind: str) -> None:
         s = self.sessions[name]
         if kind == "queued":
-            self.finish(name, "queue_abandoned")
+            s.at = {"queued": self.rt + ASK_AGAIN_MS}
         elif kind == "session":
             self.drain(name, "session_timeout")
         elif kind == "draining":

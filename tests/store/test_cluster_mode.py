@@ -51,8 +51,9 @@ def test_every_script_stays_in_its_slot(cluster: RawRedis) -> None:
     world.run("touch_sessions", session_ids=sid("c"), replica="r1")
     world.run("read_line", most_waiting=9, most_residents=9)
     world.session("c")
+    world.run("settle_waiting", session_id=sid("c"), version=1, lease=1, present=1)
     world.run("note_estimate", session_id=sid("c"), middle_ms=2, low_ms=1, high_ms=3)
-    world.open("e")
+    world.open("e", identity_hash="ab12", most_waiting=1)
     world.run("cancel_waiting", session_id=sid("e"), reason="admin")
     for place in ("q", "n:n1", "ended"):
         world.run("list_sessions", place=place, after="0", count=9)

@@ -239,3 +239,72 @@ def test_a_replayed_request_leaves_no_second_image(world: World) -> None:
     assert world.changes == {"a:c": None, "a:c ttl": None}
     world.call("cancel_session", session_id=sid("a"), reason="client_stop")
     assert world.fact("ctr", "image_bytes") == "0"
+
+
+def opened(world: World, letter: str, **limits: int) -> str:
+    """Open a session of the one identity that is counted; returns the reply's word."""
+    return world.call("open_session", **world.opening(letter, identity_hash="ab12", **limits))[0]
+
+
+def test_an_identity_may_wait_so_often(world: World) -> None:
+    """One more is refused and writes nothing; another identity isn't concerned."""
+    assert [opened(world, letter, most_waiting=2) for letter in "abc"] == [
+        "created",
+        "created",
+        "limited",
+    ]
+    assert world.changes == {}
+    other = world.opening("d", identity_hash="cd34", most_waiting=2)
+    assert world.call("open_session", **other)[0] == "created"
+
+
+def test_who_is_served_at_once_doesn_t_wait(world: World) -> None:
+    """The limit of those that wait is no limit of those on stage."""
+    world.add_node(capacity=2)
+    assert [opened(world, letter, most_waiting=1) for letter in "ab"] == ["created"] * 2
+    assert [opened(world, letter, most_waiting=1) for letter in "cd"] == ["created", "limited"]
+
+
+def test_an_identity_may_be_on_stage_so_often(world: World) -> None:
+    """Those that wait for it count, so nobody has to be passed over in line later."""
+    world.add_node()
+    assert [opened(world, letter, most_active=2) for letter in "abc"] == [
+        "created",
+        "created",
+        "limited",
+    ]
+    world.run("cancel_session", session_id=sid("b"), reason="client_stop")
+    assert opened(world, "c", most_active=2) == "created"
+
+
+def test_a_session_that_is_ending_no_longer_counts(world: World) -> None:
+    """Its slot isn't free yet, but its client may begin the next one."""
+    world.add_node()
+    world.open("a", identity_hash="ab12")
+    world.accept("a")
+    assert opened(world, "b", most_active=1) == "limited"
+    world.run("cancel_session", session_id=sid("a"), reason="client_stop")
+    assert opened(world, "b", most_active=1) == "created"
+    world.run("end_session", **world.owner("a"), reason="completed", error="")
+    assert world.raw.zrange(f"{world.prefix}id:ab12", 0, -1) == [sid("b")]
+
+
+def test_a_repeat_isn_t_refused(world: World) -> None:
+    """The same call finds its session, whatever the limit."""
+    assert [opened(world, "a", most_waiting=1) for _ in range(2)] == ["created", "exists"]
+
+
+def test_what_is_counted_goes_with_the_last_session(world: World) -> None:
+    """No key is left of an identity; a session whose record was lost doesn't count for ever."""
+    opened(world, "a", most_waiting=1)
+    world.run("cancel_session", session_id=sid("a"), reason="client_stop")
+    assert not world.raw.exists(f"{world.prefix}id:ab12")
+    world.raw.zadd(f"{world.prefix}id:ab12", {sid("x"): 1})
+    assert opened(world, "b", most_waiting=1) == "created"
+    assert world.raw.zrange(f"{world.prefix}id:ab12", 0, -1) == [sid("b")]
+
+
+def test_nobody_is_counted_without_a_limit(world: World) -> None:
+    """No key is made of an identity."""
+    world.call("open_session", **world.opening("a"))
+    assert not [fact for fact in world.changes if fact.startswith("id:")]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.records import Line
 from shared.store import replies
+from shared.waiting import Line
 from tests.support.redis_server import POOL
 from tests.support.scenario import START_MS, World, sid
 
@@ -59,7 +59,7 @@ def test_it_looks_at_as_many_as_it_is_asked_to(world: World) -> None:
 
 
 def test_only_nodes_that_serve_the_line_are_counted(world: World) -> None:
-    """Loading, draining, closed by an operator, without LiveKit or silent: no slot comes from there."""
+    """Loading, draining, closed by an operator, without LiveKit or silent: no slot comes of it."""
     world.add_node("n1", state="loading")
     for name in ("n2", "n3", "n4", "n5"):
         world.add_node(name)
@@ -96,7 +96,7 @@ def test_how_long_a_slot_was_held_is_learned_from_whoever_ran(world: World) -> N
 
 
 def test_nothing_is_learned_from_faults_and_from_those_who_never_ran(world: World) -> None:
-    """Nor from an operator's or a node's own cut, a moved session, or a slot that isn't free yet."""
+    """Nor from an operator's or node's own cut, a moved session, or a slot that isn't free yet."""
     world.add_node("n1", capacity=6)
     for letter in "abc":
         world.bring(letter, "running")

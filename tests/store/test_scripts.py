@@ -22,11 +22,14 @@ FILES = sorted(LUA.rglob("*.lua"))
 TESTS = Path(__file__).parent
 
 MAY_BE_REFUSED_FOR_MEMORY = {"open_session", "put_image"}
-<<<<<<<
-READ_ONLY = {"inspect", "read_bundle", "read_line", "read_session", "snapshot"}
-=======
-READ_ONLY = {"inspect", "list_sessions", "read_line", "read_session", "snapshot"}
->>>>>>>
+READ_ONLY = {
+    "inspect",
+    "list_sessions",
+    "read_bundle",
+    "read_line",
+    "read_session",
+    "snapshot",
+}
 
 
 # Headers.

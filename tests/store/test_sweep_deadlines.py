@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shared.store import replies
 from tests.support.scenario import START_MS, World, listed, sid
 
 T = START_MS
@@ -26,20 +27,32 @@ def test_nothing_fires_early(world: World) -> None:
     """One millisecond before is before."""
     world.open("a")
     world.pass_time(59.999)
-    assert sweep(world) == ("done", [[], []])
+    assert sweep(world) == ("done", [[], [], []])
     assert world.changes == {}
 
 
-def test_a_silent_waiter_gives_up_its_place(world: World) -> None:
-    """The waiting lease is over: abandoned."""
+def test_a_silent_waiter_is_suspected_and_keeps_its_place(world: World) -> None:
+    """The waiting lease is over (R10): whoever sweeps is to look into its room."""
     world.open("a", "b")
     world.pass_time(30)
     world.run("touch_sessions", session_ids=sid("b"), replica="")
     world.pass_time(30)
-    assert sweep(world) == ("done", [[], [[sid("a"), "queue_abandoned", "queued"]]])
-    assert world.changes["s:a state"] == "expired"
-    assert world.changes["q a"] is None
-    assert world.line() == "b"
+    again = str(T + 70_000)
+    suspect = [sid("a"), world.fact(f"s:{sid('a')}", "ver"), again]
+    assert sweep(world) == ("done", [[], [], [suspect]])
+    assert world.changes == {"s:a t_queued": again, "dl a": again}
+    assert world.line() == "ab"
+
+
+def test_a_suspect_that_nobody_settled_is_asked_for_again(world: World) -> None:
+    """The replica that was told may have died before it could look."""
+    world.open("a")
+    world.pass_time(60)
+    sweep(world)
+    world.pass_time(9.999)
+    assert sweep(world) == ("done", [[], [], []])
+    world.pass_time(0.001)
+    assert len(sweep(world)[1][2]) == 1  # type: ignore[arg-type]
 
 
 def test_an_assignment_that_nobody_accepts_goes_elsewhere(world: World) -> None:
@@ -48,7 +61,7 @@ def test_an_assignment_that_nobody_accepts_goes_elsewhere(world: World) -> None:
     world.open("a")
     world.add_node("n2")
     keep_alive(world, 7)
-    word, (returned, ended) = sweep(world)
+    word, (returned, ended, _) = sweep(world)
     assert (word, ended) == ("done", [])
     assert returned == [[sid("a"), str(world.epoch("a") - 1), "accept_timeout"]]
     assert world.changes["s:a count"] == "2"
@@ -89,7 +102,7 @@ def test_a_start_that_takes_too_long_goes_elsewhere(world: World) -> None:
     world.add_node()
     world.bring("a", "starting_pipeline", d_starting=12_000)
     keep_alive(world, 12)
-    _, (returned, _) = sweep(world)
+    _, (returned, *_) = sweep(world)
     assert returned == [[sid("a"), str(world.epoch("a")), "start_timeout"]]
     assert world.changes["s:a count"] == "2"
     assert "n:n1 strikes" not in world.changes
@@ -113,7 +126,7 @@ def test_the_third_failure_ends_it_with_the_last_cause(
         world.add_node(name)
         world.bring("a", state)
         keep_alive(world, 5)
-        _, (_, ended) = sweep(world)
+        _, (_, ended, _) = sweep(world)
         world.lives[name].residents.clear()
         world.lives[name].capacity = 0
         world.beat(name)
@@ -127,7 +140,7 @@ def test_an_absent_controller_ends_the_session(world: World) -> None:
     world.bring("a", "running")
     world.beat(residents=listed(("a", world.epoch("a"), 1, 0, 1)))
     keep_alive(world, 60)
-    assert sweep(world) == ("done", [[], []])
+    assert sweep(world) == ("done", [[], [], []])
     assert world.changes["s:a state"] == "draining"
     assert world.changes["s:a reason"] == "controller_timeout"
     assert world.slots() == ["a"]
@@ -148,7 +161,7 @@ def test_the_session_limit_ends_the_session(world: World) -> None:
     world.add_node()
     world.bring("a", "running", d_session=20_000)
     keep_alive(world, 19)
-    assert sweep(world) == ("done", [[], []])
+    assert sweep(world) == ("done", [[], [], []])
     keep_alive(world, 1)
     sweep(world)
     assert world.changes["s:a reason"] == "session_timeout"
@@ -163,7 +176,7 @@ def test_cleanup_that_takes_too_long_ends_without_the_node(world: World) -> None
     world.run("cancel_session", session_id=sid("a"), reason="client_stop")
     keep_alive(world, 30)
     stamp = world.lives["n1"].stamp
-    assert sweep(world) == ("done", [[], [[sid("a"), "client_stop", "draining"]]])
+    assert sweep(world) == ("done", [[], [[sid("a"), "client_stop", "draining"]], []])
     assert world.changes["s:a state"] == "closed"
     assert world.changes["ns:n1 a"] is None
     assert world.changes["ns:n1 !a"] == str(world.epoch("a"))
@@ -191,10 +204,13 @@ def test_one_call_fires_what_its_budget_allows(world: World) -> None:
     """The earliest first; `more` asks for another call."""
     world.open("a", "b", "c")
     world.pass_time(60)
-    word, (_, ended) = world.call_once("sweep_deadlines", budget=2)
-    assert (word, [row[0] for row in ended]) == ("more", [sid("a"), sid("b")])  # type: ignore[attr-defined]
-    word, (_, ended) = sweep(world, budget=2)
-    assert (word, [row[0] for row in ended]) == ("done", [sid("c")])  # type: ignore[attr-defined]
+    word, (*_, silent) = world.call_once("sweep_deadlines", budget=2)
+    assert (word, [one.session_id for one in replies.suspects(silent)]) == (
+        "more",
+        [sid("a"), sid("b")],
+    )
+    word, (*_, silent) = sweep(world, budget=2)
+    assert (word, [one.session_id for one in replies.suspects(silent)]) == ("done", [sid("c")])
 
 
 def test_the_earliest_of_several_deadlines_fires(world: World) -> None:
@@ -210,7 +226,7 @@ def test_the_earliest_of_several_deadlines_fires(world: World) -> None:
 def test_a_deadline_without_a_session_is_forgotten(world: World) -> None:
     """An entry that lost its record can't stop the sweep."""
     world.raw.zadd(f"{world.prefix}dl", {sid("x"): T - 1})
-    assert sweep(world) == ("done", [[], []])
+    assert sweep(world) == ("done", [[], [], []])
     assert world.changes["dl x"] is None
 
 
@@ -222,7 +238,7 @@ def test_a_stepped_clock_fires_nothing(world: World, hours: int) -> None:
     world.beat(residents=listed(("a", world.epoch("a"), 1, 0, 0)))
     world.open("b")
     world.step_clock(hours * 3600)
-    assert world.call_once("sweep_deadlines", budget=64) == ("done", [[], []])
+    assert world.call_once("sweep_deadlines", budget=64) == ("done", [[], [], []])
     assert world.call("sweep_nodes", budget=64) == ("done", [[], [], []])
     assert world.registry_ms == T + (2_000 if hours > 0 else 0)
     assert (world.state("a"), world.state("b")) == ("running n1", "queued")
@@ -236,11 +252,13 @@ def test_deadlines_fire_on_time_after_a_stepped_clock(world: World, hours: int) 
     world.run("sweep_deadlines", budget=64)
     for _ in range(57):
         world.step_clock(1)
-        assert world.run("sweep_deadlines", budget=64) == ("done", [[], []])
+        assert world.run("sweep_deadlines", budget=64) == ("done", [[], [], []])
+    silent: list[str] = []
     for _ in range(3):
         world.step_clock(1)
-        world.run("sweep_deadlines", budget=64)
-    assert world.session("a").reason == "queue_abandoned"
+        _, (*_, suspects) = world.run("sweep_deadlines", budget=64)
+        silent += [one.session_id for one in replies.suspects(suspects)]
+    assert silent == [sid("a")]
 
 
 def test_a_stall_of_everybody_fires_nothing(world: World) -> None:
@@ -250,5 +268,5 @@ def test_a_stall_of_everybody_fires_nothing(world: World) -> None:
     world.open("b")
     world.step_clock(600)
     assert world.run("sweep_nodes", budget=64) == ("done", [[], [], []])
-    assert world.run("sweep_deadlines", budget=64) == ("done", [[], []])
+    assert world.run("sweep_deadlines", budget=64) == ("done", [[], [], []])
     assert world.beat()[0] == "ok"

@@ -156,6 +156,8 @@ def _lifetimes(pool: Pool) -> Iterator[str]:
             continue
         if kind.suffix == "idem:<hash>":
             owner = key.parts[""].split()[0]
+        if kind.suffix == "id:<hash>" and pool.live.keys() >= key.parts.keys():
+            continue
         if owner not in pool.live and owner not in pool.nodes:
             yield f"{name} would stay for ever: nothing live owns it"
     for name in pool.live:

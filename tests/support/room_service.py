@@ -60,6 +60,12 @@ class RoomService:
         room.num_participants = participants
         self._listed.append(room)
 
+    def seat(self, session_id: str, identity: str, role: str = "controller") -> None:
+        """Let a human be in the session's room."""
+        info = models.ParticipantInfo(identity=identity, sid=f"PA_{identity}")
+        info.attributes[ROLE_ATTRIBUTE] = role
+        self._rooms.setdefault(session_id, []).append(info)
+
     def made(self, method: str) -> list[RoomCall]:
         """The calls of *method*, in order; looks at single participants left out."""
         return [call for call in self.calls if call.method == method]

@@ -8,7 +8,7 @@ from statistics import mean
 import pytest
 
 from control_plane.estimates import Estimate, Forecast
-from shared.records import Line
+from shared.waiting import Line
 
 
 def line(

@@ -50,15 +50,23 @@ def test_the_session_secret_may_be_given() -> None:
 
 
 def test_limits_take_the_operators_timeouts() -> None:
-    """What is frozen into each session; the waiting lease is off."""
+    """What is frozen into each session; a waiting client may be silent for a minute."""
     limits = settings(session_timeout_s=100, controller_timeout_s=20, room_empty_timeout_s=0).limits
 
-    assert limits == SessionLimits(session_s=100, controller_s=20, room_empty_s=0, queued_s=0)
+    assert limits == SessionLimits(session_s=100, controller_s=20, room_empty_s=0, queued_s=60)
     quick = settings(
         assigned_timeout_s=1, joining_timeout_s=2, starting_timeout_s=3, draining_timeout_s=4
     ).limits
     assert (quick.assigned_s, quick.joining_s) == (1, 2)
     assert (quick.starting_s, quick.draining_s) == (3, 4)
+    assert settings(queue_lease_s=0).limits.queued_s == 0
+
+
+def test_one_identity_may_have_any_number_of_sessions_unless_said_otherwise() -> None:
+    """Both limits are off at first."""
+    assert not settings().identity_limits.are_set
+    limits = settings(max_waiting_per_identity=2, max_active_per_identity=3).identity_limits
+    assert (limits.waiting, limits.active) == (2, 3)
 
 
 def test_compatible_variables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 -- Guarantee: of two claimants the higher epoch wins; a terminal record stays; a repeat changes nothing.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, session_id, epoch, stamp, state, bundle, age_ms
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, id:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
 -- Replies: adopted, fenced
 -- Fields: none
 -- Publishes: r:<replica>

@@ -5,7 +5,7 @@
 -- Each resident is {sid, epoch} or {sid, epoch, connected, controller, participants, state}.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, stamp, state, capacity, draining, media_ok, residents, ended
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: ok, stale, register
 -- Fields: ok: owned, todo {sid, epoch} lists, kills {sid, epoch, reason}, adopt {sid, epoch}; register: keep | drop
 -- Publishes: w:<nid> assign; r:<replica>

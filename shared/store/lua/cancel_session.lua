@@ -3,7 +3,7 @@
 -- Guarantee: a waiting one ends in this step; a resident one keeps its slot until its node confirms.
 -- KEYS: prefix
 -- ARGV: now_ms, session_id, reason
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: ended, draining, already, gone
 -- Fields: the session (include/record.lua); none for gone
 -- Publishes: w:<nid> stop; r:<replica>

@@ -3,11 +3,11 @@
 -- Guarantee: ends only who still waits, in this step.
 -- KEYS: prefix
 -- ARGV: now_ms, session_id, reason
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, dl, ctr, ev, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, dl, ctr, ev, ended, id:<hash>
 -- Replies: ended, already, served, gone
 -- Fields: the session (include/record.lua); none for gone
 -- Publishes: r:<replica>
--- Include: core, deadlines, slots, holds, ending, record
+-- Include: core, generation, deadlines, slots, holds, ending, record
 local state = redis.call('HGET', key('s', session_id), 'state')
 if not state then return {'gone'} end
 if state ~= 'queued' then

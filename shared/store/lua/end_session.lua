@@ -3,7 +3,7 @@
 -- Guarantee: the slot is freed once, by the exact owner; a reason stored earlier stays.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, session_id, epoch, reason, error
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: ended, already, fenced
 -- Fields: ended: the reason that was stored
 -- Publishes: w:<nid> assign; r:<replica>

@@ -3,7 +3,7 @@
 -- Guarantee: old ticket, new epoch, slot freed once; what the node can do now is known before dispatch.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation, session_id, epoch, why, capacity, media_ok
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: returned, ended, fenced
 -- Fields: none
 -- Publishes: w:<nid> assign; r:<replica>

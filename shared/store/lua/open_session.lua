@@ -2,12 +2,12 @@
 -- Put a new session in line and serve the line from its head; there is no side door past it.
 -- Guarantee: one session per id and per idempotency key, however often the call is repeated.
 -- KEYS: prefix
--- ARGV: now_ms, session_id, idempotency_hash, fingerprint, queue_size, identity, request, d_queued, d_assigned, d_joining, d_controller, d_room_empty, d_starting, d_session, d_draining
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
--- Replies: created, exists, conflict, full
--- Fields: the session (include/record.lua); none for conflict and full
+-- ARGV: now_ms, session_id, idempotency_hash, fingerprint, queue_size, identity_hash, most_waiting, most_active, identity, request, d_queued, d_assigned, d_joining, d_controller, d_room_empty, d_starting, d_session, d_draining
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, id:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
+-- Replies: created, exists, conflict, limited, full
+-- Fields: the session (include/record.lua); none for conflict, limited and full
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, deadlines, slots, dispatch, record
+-- Include: core, generation, deadlines, slots, dispatch, record, identity
 local DISPATCH_BUDGET = 8
 
 -- The image that came ahead of a session which won't be: nobody else would ever claim it.
@@ -32,6 +32,10 @@ if existing then return {'exists', existing} end
 
 -- Served at once, or one more waiter: returned sessions don't count, their tickets are lower.
 local servable = redis.call('ZCARD', key('q')) == 0 and not is_held() and pick_node(nil)
+if is_over_limit(identity_hash, servable, most_waiting, most_active) then
+  drop_unclaimed_image()
+  return {'limited'}
+end
 if not servable then
   local top = number(redis.call('HGET', CTR, 'top'))
   if redis.call('ZCOUNT', key('q'), '(' .. text(top), '+inf') >= tonumber(queue_size) then
@@ -51,6 +55,10 @@ redis.call('SET', key('sp', sid), request)
 if idem then
   redis.call('SET', idem, sid .. ' ' .. fingerprint)
   redis.call('HSET', key('s', sid), 'idem', idempotency_hash)
+end
+if identity_hash ~= '' then
+  redis.call('ZADD', key('id', identity_hash), ticket, sid)
+  redis.call('HSET', key('s', sid), 'idh', identity_hash)
 end
 if redis.call('PERSIST', key('a', sid)) == 1 then
   redis.call('HINCRBY', CTR, 'image_bytes', redis.call('STRLEN', key('a', sid)))

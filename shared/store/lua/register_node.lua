@@ -4,7 +4,7 @@
 -- at once: the younger waits for the older one's lease, a life that was replaced is told to exit.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, boot_id, previous, ttl_ms, capacity, state, profile, start_ms, residents
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: registered, wait, superseded
 -- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
 -- Publishes: w:<nid> assign; r:<replica>

@@ -2,7 +2,7 @@
 -- A node says goodbye: no lease is left to wait for, whatever it still held returns to the line.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, incarnation
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: retired, gone
 -- Fields: none
 -- Publishes: w:<nid> assign; r:<replica>

@@ -3,15 +3,15 @@
 -- Guarantee: each fires once; at most `budget` sessions per call.
 -- KEYS: prefix
 -- ARGV: now_ms, budget
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: done, more
--- Fields: returned {sid, epoch, why}, ended {sid, reason, why}
+-- Fields: returned {sid, epoch, why}, ended {sid, reason, why}, suspects {sid, version, lease}: waiting ones whose client was silent
 -- Publishes: w:<nid> assign, stop; r:<replica>
 -- Include: core, generation, deadlines, slots, holds, ending, dispatch
-local DISPATCH_BUDGET = 64
+local DISPATCH_BUDGET, ASK_AGAIN_MS = 64, 10000
 
 keep_registry_time()
-local returned, ended = {}, {}
+local returned, ended, suspects = {}, {}, {}
 
 local function note(sid, why, outcome, detail)
   local list = outcome == 'returned' and returned or ended
@@ -26,8 +26,15 @@ local function take_back(sid, why, is_nodes_fault)
   note(sid, why, return_to_line(sid, why, beaten and 2 or 0, rt, true))
 end
 
+-- Silence of a waiting client is only a suspicion (R10): whoever sweeps looks into the room and settles it.
+-- Should that one be gone by then, a later sweep asks again.
+local function suspect(sid)
+  set_deadlines(sid, {queued = rt + ASK_AGAIN_MS})
+  suspects[#suspects + 1] = {sid, text(redis.call('HGET', key('s', sid), 'ver')), text(rt + ASK_AGAIN_MS)}
+end
+
 local FIRE = {
-  queued = function(sid) note(sid, 'queued', 'ended', finish(sid, 'queue_abandoned', nil, false)) end,
+  queued = suspect,
   assigned = function(sid) take_back(sid, 'accept_timeout', true) end,
   joining = function(sid) take_back(sid, 'join_timeout', true) end,
   starting = function(sid) take_back(sid, 'start_timeout', false) end,
@@ -52,4 +59,4 @@ for i, sid in ipairs(due_now) do
   end
 end
 dispatch(DISPATCH_BUDGET)
-return {#due_now > budget_left and 'more' or 'done', returned, ended}
+return {#due_now > budget_left and 'more' or 'done', returned, ended, suspects}

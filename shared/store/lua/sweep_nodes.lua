@@ -3,7 +3,7 @@
 -- Guarantee: at most max(2, 10 % of the live nodes) deaths per second (R13), a budget of sessions per call.
 -- KEYS: prefix
 -- ARGV: now_ms, budget
--- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: done, more
 -- Fields: dead node ids, returned {sid, epoch, why}, ended {sid, reason, why}
 -- Publishes: w:<nid> assign; r:<replica>

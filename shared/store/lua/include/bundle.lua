@@ -1,7 +1,7 @@
 -- What a node keeps of a session to bring it back (R14): what was asked and granted, never what is being
 -- done.
-local KEPT = {'ticket', 'created', 'attempt', 'count', 'counted', 'admitted', 'idem', 'started', 'left',
-  'd_queued', 'd_assigned', 'd_joining', 'd_controller', 'd_room_empty', 'd_starting', 'd_session',
+local KEPT = {'ticket', 'created', 'attempt', 'count', 'counted', 'admitted', 'idem', 'idh', 'started',
+  'left',  'd_queued', 'd_assigned', 'd_joining', 'd_controller', 'd_room_empty', 'd_starting', 'd_session',
   'd_draining'}
 
 local function pack(sid)
@@ -29,6 +29,8 @@ local function restore(sid, bundle)
     -- The client may have asked again meanwhile: then the key stands for its new session.
     if redis.call('GET', key('idem', idem)) ~= bundle.print then redis.call('HDEL', record, 'idem') end
   end
+  local hash = bundle.record.idh
+  if hash then redis.call('ZADD', key('id', hash), bundle.record.ticket, sid) end
   if redis.call('PERSIST', key('a', sid)) == 1 then   -- its image came ahead of it
     redis.call('HINCRBY', CTR, 'image_bytes', redis.call('STRLEN', key('a', sid)))
   end

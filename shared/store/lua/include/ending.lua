@@ -23,7 +23,7 @@ end
 -- Make a live session terminal, once; its texts stay readable for an hour. Returns the reason.
 local function finish(sid, reason, error_text, quarantine)
   local record = key('s', sid)
-  local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'reason', 'idem')
+  local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'reason', 'idem', 'idh')
   if s[4] then reason = s[4] end                -- the first reason given stays
   redis.call('ZREM', key('q'), sid)
   if not quarantine then learn_hold(sid, reason) end
@@ -36,6 +36,7 @@ local function finish(sid, reason, error_text, quarantine)
   if error_text and error_text ~= '' then redis.call('HSET', key('sd', sid), 'error', error_text) end
   for _, kind in ipairs({'s', 'sd', 'sp'}) do redis.call('PEXPIRE', key(kind, sid), RETENTION_MS) end
   if s[5] then redis.call('PEXPIRE', key('idem', s[5]), RETENTION_MS) end
+  if s[6] then redis.call('ZREM', key('id', s[6]), sid) end
   changed(sid, 'ended', s[2], s[3], reason)
   note_end(sid)
   total('ended_' .. reason)
