@@ -53,6 +53,17 @@ class Played:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What is there to be seen when all is at rest."""
+
+    visits: list[Visit]
+    events: list[Event]
+    states: dict[str, SessionState | None]
+    used: dict[str, int]
+    frames: list[Frame]
+
+
 async def play(fleet: Fleet, plan: Plan) -> Played:
     """Play one seed to its verdict."""
     started_s = time.monotonic()
@@ -67,24 +78,22 @@ async def play(fleet: Fleet, plan: Plan) -> Played:
         away = await fleet.heal()
         await _settle(registry, coming)
         since = f"({latest[-1].id}" if latest else "-"
-        events = [event async for event in registry.trail.read(POOL, since=since)]
-        states = await _states(registry, visits)
+        seen = await _look(registry, fleet, visits, since)
     finally:
         await client.aclose()
         await registry.aclose()
-    frames = fleet.venue.take_frames()
-    found = await _judge(fleet, visits, states, events, frames, faults.done)
+    found = await _judge(fleet, seen, faults.done)
     found.surprises.extend(f"{name} doesn't come back" for name in away)
     found.surprises.extend(_surprises(fleet, plan, visits))
     return Played(
         plan=plan,
         verdict=found,
-        figures=figures(events, faults.done),
+        figures=figures(seen.events, faults.done),
         done=tuple(faults.done),
         visits=tuple(visits),
-        events=tuple(events),
-        sessions=len({event.session_id for event in events if event.session_id}),
-        frames=len(frames),
+        events=tuple(seen.events),
+        sessions=len({event.session_id for event in seen.events if event.session_id}),
+        frames=len(seen.frames),
         seconds=round(time.monotonic() - started_s, 1),
     )
 
@@ -117,33 +126,33 @@ async def _is_quiet(registry: Registry) -> bool:
     return not snapshot.states and not used and len(snapshot.nodes) == len(NODES)
 
 
-async def _states(registry: Registry, visits: list[Visit]) -> dict[str, SessionState | None]:
+async def _look(registry: Registry, fleet: Fleet, visits: list[Visit], since: str) -> _Seen:
     accepted = [session_id for visit in visits for session_id, _ in visit.accepted]
-    facts = await registry.inspection.look(POOL, sessions=accepted)
-    return {one.session_id: one.state for one in facts.sessions}
+    facts = await registry.inspection.look(POOL, sessions=dict.fromkeys(accepted))
+    snapshot = await registry.snapshot(POOL)
+    return _Seen(
+        visits=visits,
+        events=[event async for event in registry.trail.read(POOL, since=since)],
+        states={one.session_id: one.state for one in facts.sessions},
+        used={node.node_id: node.used for node in snapshot.nodes},
+        frames=fleet.venue.take_frames(),
+    )
 
 
-async def _judge(
-    fleet: Fleet,
-    visits: list[Visit],
-    states: dict[str, SessionState | None],
-    events: list[Event],
-    frames: list[Frame],
-    done: list[Done],
-) -> Verdict:
+async def _judge(fleet: Fleet, seen: _Seen, done: list[Done]) -> Verdict:
     found = await asyncio.to_thread(_take_keys, fleet.redis_url)
     thawed = {name: fleet.members[name].thawed_at_s for name in NODES}
     return Verdict(
-        lost=list(verdict.lost(visits, states, done)),
+        lost=list(verdict.lost(seen.visits, seen.states, done)),
         doubled=[
-            *verdict.doubled(frames, thawed),
-            *verdict.unowned(frames, events, done, thawed),
+            *verdict.doubled(seen.frames, thawed),
+            *verdict.unowned(seen.frames, seen.events, done, thawed),
         ],
-        overtaken=list(verdict.overtaken(events)),
-        leaked=list(verdict.leaked(found, prefix(POOL))),
+        overtaken=list(verdict.overtaken(seen.events)),
+        leaked=list(verdict.leaked(found, prefix(POOL), seen.used)),
         keys=list(verdict.strange_keys(found)),
-        crowded=list(verdict.crowded(frames, SLOTS)),
-        unjust=list(verdict.unjust(visits, events)),
+        crowded=list(verdict.crowded(seen.frames, SLOTS)),
+        unjust=list(verdict.unjust(seen.visits, seen.events)),
         surprises=[],
     )
 

@@ -233,9 +233,18 @@ def overtaken(events: Iterable[Event]) -> Iterator[str]:
                 yield f"{event.session_id} was assigned at {event.id} before {before[:3]}"
 
 
-def leaked(found: list[Key], prefix: str) -> Iterator[str]:
-    """Find slots that are held by nobody, and whatever contradicts itself once all is quiet."""
+def leaked(found: list[Key], prefix: str, used: Mapping[str, int]) -> Iterator[str]:
+    """Find slots that are held by nobody, and whatever contradicts itself once all is quiet.
+
+    Args:
+        found: All keys.
+        prefix: Of the pool.
+        used: How many slots of each node the registry counts as taken.
+    """
     pool = Pool(found, prefix)
+    for node, count in used.items():
+        if count:
+            yield f"{node} has {count} slots in use"
     for node, members in pool.members.items():
         for member in members:
             yield f"{node} still holds {member}"

@@ -115,7 +115,8 @@ def test_a_slot_that_is_held_by_nobody_is_found() -> None:
     """Once all is quiet, no slot may be taken, not even by leftovers."""
     pool = prefix("default")
     held = Key(name=f"{pool}ns:node-1", ttl_ms=-1, parts={"!a": "5"})
-    assert "node-1 still holds !a" in next(leaked([held], pool))
+    assert "node-1 still holds !a" in next(leaked([held], pool, {}))
+    assert "2 slots in use" in next(leaked([], pool, {"node-1": 2}))
 
 
 def test_keys_without_owner_or_lifetime_are_found() -> None:
