@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from control_plane.admission import Admission, Terms
@@ -130,6 +131,7 @@ class Replica:
         app.add_exception_handler(GreenroomError, problems.on_error)
         app.add_exception_handler(HTTPException, problems.on_http_error)
         app.add_exception_handler(RequestValidationError, problems.on_invalid_query)
+        app.add_exception_handler(ClientDisconnect, problems.on_client_gone)
         app.add_exception_handler(Exception, problems.on_bug)
         self._add_routes(app)
         return app

@@ -27,6 +27,8 @@ from shared.errors import (
     UnknownSession,
 )
 
+_CLIENT_CLOSED_REQUEST = 499
+"""Not a standard status, but the customary one."""
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -71,6 +73,11 @@ async def on_invalid_query(_request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     return problem(InvalidRequest(sentence_of(error.errors())))
+
+
+async def on_client_gone(_request: Request, _error: Exception) -> Response:
+    """Answer nobody: the client left before its body was there, which is nothing to log."""
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 
 async def on_bug(_request: Request, _error: Exception) -> Response:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from starlette.types import Message, Scope
 
 from control_plane.app import Replica
 from shared.ids import pool_of
@@ -239,6 +240,37 @@ async def test_a_body_of_unknown_length_below_the_limit_is_read(api: Client) -> 
     answer = await api.post(SESSIONS, content=chunks())  # type: ignore[arg-type]
 
     assert answer.status_code == 202
+
+
+@pytest.mark.parametrize("header", [(b"content-length", b"20"), (b"transfer-encoding", b"chunked")])
+async def test_a_client_that_leaves_in_mid_body_is_no_fault(
+    replica: tuple[Replica, Client], header: tuple[bytes, bytes]
+) -> None:
+    """Nothing is raised, so nothing is logged as an error, and nobody is put in line."""
+    parts, api = replica
+    came: list[Message] = [
+        {"type": "http.request", "body": b'{"identity":', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return came.pop(0) if came else {"type": "http.disconnect"}
+
+    async def send(_message: Message) -> None:
+        return
+
+    scope: Scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": "POST",
+        "path": SESSIONS,
+        "query_string": b"",
+        "headers": [header],
+    }
+    await parts.app(scope, receive, send)
+
+    assert (await api.get(SESSIONS)).json()["sessions"] == []
 
 
 async def test_while_livekit_is_out_nobody_new_is_let_in(
