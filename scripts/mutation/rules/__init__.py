@@ -1,0 +1,14 @@
+"""Which rules are there to be lost? One module for each part of the registry."""
+
+from __future__ import annotations
+
+from scripts.mutation.rules import beats, clocks, line, lives, slots, stage
+
+ALL_MUTANTS = (
+    *line.MUTANTS,
+    *stage.MUTANTS,
+    *slots.MUTANTS,
+    *beats.MUTANTS,
+    *lives.MUTANTS,
+    *clocks.MUTANTS,
+)
