@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from queue import Empty, SimpleQueue
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -20,89 +14,17 @@ import pytest
 from shared.ids import new_session_id
 from shared.records import OpenRequest, SessionLimits, SessionRequest
 from shared.store import Registry
-from tests.support.replica import API_KEY, API_SECRET, SESSIONS
-from tests.support.wait import scaled_s, wait_until
+from tests.support.replica import SESSIONS
+from tests.support.replica_process import ReplicaProcess, Start
+from tests.support.wait import wait_until
 
-ROOT = Path(__file__).parents[2]
-Start = Callable[..., "ReplicaProcess"]
 _STREAMS = "greenroom_event_streams"
 
 
-class ReplicaProcess:
-    """One ``python -m control_plane``."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "control_plane"],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._lines: SimpleQueue[str] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
-
-    def address(self) -> str:
-        """Return what it says that it listens on."""
-        while True:
-            try:
-                line = self._lines.get(timeout=scaled_s(15))
-            except Empty:
-                raise AssertionError("it never said where it listens") from None
-            if found := re.fullmatch(r"listening on (http://\S+)\n", line):
-                return found[1]
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self._process.send_signal(number)
-
-    def result(self) -> tuple[int, str]:
-        """Wait for its end; returns the exit code and what it wrote to standard error."""
-        code = self._process.wait(scaled_s(20))
-        assert self._process.stderr is not None
-        return code, self._process.stderr.read()
-
-    def close(self) -> None:
-        """Leave nothing of it."""
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
-
-
 @pytest.fixture
-def start(redis_url: str, tmp_path: Path) -> Iterator[Start]:
-    """Start replicas with given options; none of them outlives the test."""
-    started: list[ReplicaProcess] = []
-
-    def start_one(**options: str) -> ReplicaProcess:
-        known = {
-            "REDIS_URL": redis_url,
-            "LIVEKIT_URL": "ws://127.0.0.1:9",
-            "LIVEKIT_API_KEY": API_KEY,
-            "LIVEKIT_API_SECRET": API_SECRET,
-            "DATA_DIR": str(tmp_path),
-            "PORT": "0",
-        }
-        environment = {name: value for name, value in os.environ.items() if "LIVEKIT" not in name}
-        given = {name: value for name, value in (known | options).items() if value}
-        environment.update((f"GREENROOM_{name}", value) for name, value in given.items())
-        process = ReplicaProcess(environment)
-        started.append(process)
-        return process
-
-    yield start_one
-    for process in started:
-        process.close()
+def start(start_replica: Start) -> Start:
+    """Start a replica as a process."""
+    return start_replica
 
 
 def assert_mistake(process: ReplicaProcess, *words: str) -> None:
