@@ -44,7 +44,8 @@ class Assignments:
         self._heartbeat = heartbeat
         self._make_runner = make_runner
         self._runners: dict[str, Runner] = {}
-        self._tasks: dict[Assignment, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By session, like the runners; gone when the runner has ended."""
         self._background = Background()
         self._answering: set[Assignment] = set()
         self._highest: OrderedDict[str, int] = OrderedDict()
@@ -108,12 +109,12 @@ class Assignments:
         if self._draining:
             runner.give_back("node_shutdown")
         task = self._background.start(f"session {assignment.session_id}", runner.run())
-        self._tasks[assignment] = task
+        self._tasks[assignment.session_id] = task
         task.add_done_callback(lambda task: self._on_done(runner, task))
 
     def _on_done(self, runner: Runner, task: asyncio.Task[None]) -> None:
         """A runner ended. One that couldn't clean up stays, and so does its session in the list."""
-        self._tasks.pop(runner.assignment, None)
+        self._tasks.pop(runner.assignment.session_id, None)
         failed = task.cancelled() or task.exception() is not None
         if not failed and not runner.is_stuck:
             del self._runners[runner.assignment.session_id]
@@ -121,6 +122,8 @@ class Assignments:
 
     def _kill(self, kill: Kill) -> None:
         runner = self._runners.get(kill.session_id)
+        if runner is not None and runner.is_rebasing and kill.reason != FENCED:
+            return  # it may name an epoch that we haven't heard of yet; it comes again
         if runner is not None and runner.assignment.epoch == kill.epoch:
             if kill.reason == FENCED:
                 runner.lose()
@@ -131,8 +134,13 @@ class Assignments:
 
     def _bring_back(self, resident: Assignment) -> None:
         """The registry has lost a session, or knows it from an earlier time (R6)."""
-        if resident in self._tasks:
-            self._runners[resident.session_id].bring_back()
+        runner = self._runners.get(resident.session_id)
+        if (
+            runner is not None
+            and runner.assignment == resident
+            and resident.session_id in self._tasks
+        ):
+            runner.bring_back()
 
     def _confirm_gone(self, kill: Kill) -> None:
         """A session was ended before it was started here: there is nothing to clean up."""
@@ -154,8 +162,8 @@ class Assignments:
         """Wait until every session is through that can be, at most *timeout_s*."""
         tasks = {
             task
-            for assignment, task in self._tasks.items()
-            if not self._runners[assignment.session_id].is_stuck
+            for session_id, task in self._tasks.items()
+            if not self._runners[session_id].is_stuck
         }
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
@@ -112,6 +113,32 @@ class Claim:
         self._heartbeat.poke()  # only a beat makes it audible again
         return word == "adopted"
 
+    async def rebase(self, seen_epoch: int) -> None:
+        """Go on under an epoch above one that was met in the room, if the session is ours (R5).
+
+        A beat after the meeting must say so first: the other one may be right. Returns when the
+        registry has given the epoch, or the kill list has closed the session. Never to be cancelled
+        before: calls under the old epoch are fenced once the registry has changed it.
+        """
+        stamp = self._heartbeat.stamp
+        self._heartbeat.poke()
+        while not (self.is_lost or self._heartbeat.is_confirmed_after(stamp, self.assignment)):
+            await self._pause()
+        epoch = await self._ask(
+            lambda owner: self._registry.rebase(owner, seen_epoch), is_fenced=_is_none
+        )
+        if epoch is None or epoch == self.assignment.epoch:
+            return
+        old, self.assignment = self.assignment, replace(self.assignment, epoch=epoch)
+        self._heartbeat.rename(old, self.assignment)
+        _log.warning(
+            "session_rebased",
+            session=old.session_id,
+            before=old.epoch,
+            seen=seen_epoch,
+            epoch=epoch,
+        )
+
     async def note_first_frame(self) -> None:
         """Tell that the first frame was just played; asked once, since a late answer would lie."""
         owner = self._owner()
@@ -161,10 +188,14 @@ class Claim:
                     self._heartbeat.poke()
                 except StoreUnavailable:
                     pass  # the heartbeat logs the outage; this call waits for its end
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_S):
-                    await self._lost.wait()
+            await self._pause()
         return None
+
+    async def _pause(self) -> None:
+        """Wait a moment, less if the claim is lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_AGAIN_S):
+                await self._lost.wait()
 
     def _owner(self) -> Owner:
         return Owner(
@@ -173,6 +204,10 @@ class Claim:
             session_id=self.assignment.session_id,
             epoch=self.assignment.epoch,
         )
+
+
+def _is_none(answer: object) -> bool:
+    return answer is None
 
 
 def _says_fenced(word: str) -> bool:

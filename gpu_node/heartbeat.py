@@ -114,6 +114,11 @@ class NodeLease:
             self._owned = owned
             self._inheriting -= told
 
+    def owns(self, assignment: Assignment) -> bool:
+        """Whether the last confirmed beat said that the session is this node's."""
+        with self._lock:
+            return assignment in self._owned
+
     def drop(self, assignment: Assignment) -> None:
         """The session is over here."""
         with self._lock:
@@ -158,6 +163,7 @@ class Heartbeat:
         """Guards everything below: the loop writes it, the thread takes snapshots."""
         self._incarnation = 0
         self._stamp = 0
+        self._confirmed_stamp = 0
         self._report = NodeReport()
         self._residents: dict[Assignment, Resident] = {}
         self._ended: dict[EndedHere, float | None] = {}
@@ -205,6 +211,11 @@ class Heartbeat:
         with self._lock:
             return self._stamp
 
+    def is_confirmed_after(self, stamp: int, assignment: Assignment) -> bool:
+        """Whether a beat after the one with this *stamp* said that the session is this node's."""
+        with self._lock:
+            return self._confirmed_stamp > stamp and self._lease.owns(assignment)
+
     @property
     def report(self) -> NodeReport:
         """What the next beat says of the node."""
@@ -238,6 +249,17 @@ class Heartbeat:
                 self._residents[assignment] = replace(known, presence=presence)
         if changed:
             self.poke()
+
+    def rename(self, old: Assignment, new: Assignment) -> None:
+        """A resident goes on under another epoch; the beat under way still tells the old one."""
+        with self._lock:
+            known = self._residents.pop(old, None)
+            if known is None:
+                return
+            self._residents[new] = replace(known, epoch=new.epoch)
+        self._lease.inherit(new)
+        self._lease.drop(old)
+        self.poke()
 
     def note_step(self, assignment: Assignment, state: SessionState) -> None:
         """The registry confirmed that a resident has come as far as *state*."""
@@ -290,6 +312,8 @@ class Heartbeat:
                 Assignment(session_id=r.session_id, epoch=r.epoch) for r in beat.residents
             )
             self._lease.confirm(sent_at_s, reply.owned, told)
+            with self._lock:
+                self._confirmed_stamp = beat.stamp
             self._forget_told(beat.ended, sent_at_s)
         elif isinstance(reply, MustRegister):
             with self._lock:

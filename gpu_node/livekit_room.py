@@ -312,6 +312,8 @@ class LiveKitRoom:
         if not self._joined:
             return
         if self._roster.superseded():
+            if (epoch := self._roster.outranked_by()) is not None:
+                self._events.on_outranked(epoch)
             self._lose(Lost.SUPERSEDED)
             return
         for identity in self._roster.older_workers():

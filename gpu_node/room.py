@@ -58,6 +58,9 @@ class RoomEvents:
     """Who is there changed. Also called once at the end of `Room.join`."""
     on_lost: Callable[[str], None]
     """The worker left the room without having asked to; a member of `Lost`."""
+    on_outranked: Callable[[int], None] = lambda _epoch: None
+    """A worker of this epoch is in the room, above this one's own; ``on_lost`` follows. Whether
+    that one is right, only the registry knows."""
     on_arrival: Callable[[str], None] = lambda _identity: None
     """A participant (again) takes data from now on: what it should know can be said to it. A reload
     of the controller's page is an arrival too, though presence doesn't change by it."""

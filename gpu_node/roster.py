@@ -77,9 +77,16 @@ class Roster:
 
     def superseded(self) -> bool:
         """Whether a newer worker than this one is there."""
-        return any(
-            one.order is not None and one.order > self._me.order for one in self._by_sid.values()
-        )
+        return self._highest() > self._me.order
+
+    def outranked_by(self) -> int | None:
+        """Return the epoch of the newest worker there if it's above this one's own."""
+        epoch, _ = self._highest()
+        return epoch if epoch > self._me.epoch else None
+
+    def _highest(self) -> tuple[int, int]:
+        orders = [one.order for one in self._by_sid.values() if one.order is not None]
+        return max(orders, default=(0, 0))
 
 
 def may_control(sender: str, controller: str) -> bool:

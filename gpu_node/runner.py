@@ -66,7 +66,6 @@ class Runner:
 
     def __init__(self, backstage: Backstage, assignment: Assignment) -> None:
         self._backstage = backstage
-        self.assignment = assignment
         self._log = _log.bind(session=assignment.session_id, epoch=assignment.epoch)
         self._claim = Claim(backstage.registry, backstage.heartbeat, assignment)
         self._status = StatusWriter(
@@ -79,8 +78,20 @@ class Runner:
         )
         self._adoption = Background()
         """At most one task; not among the asides, since a session that ends needs it too."""
+        self._rebase = Background()
+        """The same; it is never cancelled while the session is held."""
         self._asides = Background()
         self._accepted_at_s = self._state_since_s = backstage.clock.monotonic_s()
+
+    @property
+    def assignment(self) -> Assignment:
+        """The session, under its present epoch."""
+        return self._claim.assignment
+
+    @property
+    def is_rebasing(self) -> bool:
+        """The registry may have raised the epoch without our having heard of it."""
+        return not self._rebase.is_idle
 
     @property
     def state(self) -> SessionState:
@@ -137,6 +148,7 @@ class Runner:
         ending = Ending(self._backstage, self._claim, self._status, self._holdings)
         await ending.carry_out(verdict)
         await self._adoption.aclose()
+        await self._rebase.aclose()
 
     async def _bring_back(self) -> None:
         """Give the registry what was kept of the session; without anything kept it is lost."""
@@ -243,7 +255,7 @@ class Runner:
         )
         stage = Stage(
             self._backstage,
-            self.assignment,
+            self._claim,
             controller=request.identity,
             fps=frames_per_second(request, self._backstage.settings.default_fps),
             status=self._status,
@@ -251,12 +263,19 @@ class Runner:
                 on_control=dialogue.on_control,
                 on_arrival=dialogue.on_arrival,
                 on_first_frame=self._on_first_frame,
+                on_outranked=self._outrank,
                 on_given_up=lambda _why: self.give_back(self._why_unreachable()),
             ),
         )
         dialogue.stage = stage
         self._holdings.stage, self._holdings.dialogue = stage, dialogue
         return stage, dialogue
+
+    async def _outrank(self, seen_epoch: int) -> None:
+        if self._rebase.is_idle:
+            name = f"rebase {self.assignment.session_id}"
+            self._rebase.start(name, self._claim.rebase(seen_epoch))
+        await self._rebase.join()
 
     async def _create(self, request: SessionRequest) -> str:
         config = session_config(

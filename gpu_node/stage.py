@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,11 +22,12 @@ import structlog
 
 from gpu_node import metrics
 from gpu_node.backstage import Backstage
+from gpu_node.claim import Claim
 from gpu_node.room import Frame, Lost, Pcm, Room, RoomEvents, RoomRequest
 from shared.errors import RoomsUnavailable
 from shared.ids import WorkerIdentity
 from shared.lifecycle import Background
-from shared.records import Assignment, Presence
+from shared.records import Presence
 from shared.room_status import Status, StatusWriter
 
 _log = structlog.get_logger()
@@ -48,6 +49,9 @@ class StageEvents:
     on_arrival: Callable[[str], None]
     on_first_frame: Callable[[], None]
     """The first real frame of a join has left."""
+    on_outranked: Callable[[int], Awaitable[None]]
+    """A worker of this higher epoch is in the room; returns when the session's own is above it, if
+    the session is this node's (R5)."""
     on_given_up: Callable[[str], None]
     """The room can't be had again; why."""
 
@@ -58,7 +62,7 @@ class Stage:
     def __init__(
         self,
         backstage: Backstage,
-        assignment: Assignment,
+        claim: Claim,
         *,
         controller: str,
         fps: int,
@@ -66,17 +70,20 @@ class Stage:
         events: StageEvents,
     ) -> None:
         self._backstage = backstage
-        self._assignment = assignment
+        self._claim = claim
         self._controller = controller
         self._fps = fps
         self._status = status
         self._events = events
+        assignment = claim.assignment
         self._log = _log.bind(session=assignment.session_id, epoch=assignment.epoch)
         self._tasks = Background(self._on_crash)
         self._room: Room | None = None
         self._attempt = 0
         self._lost_attempt = 0
         """The latest join that was lost; it may be lost before `Room.join` has returned."""
+        self._outranked_by = 0
+        """The highest epoch of a worker that was met in the room."""
         self._joined = False
         self._left = False
         self._ending = False
@@ -134,7 +141,7 @@ class Stage:
 
     def check(self) -> bool:
         """Ask the lease and apply its answer to the room; True if frames may leave now."""
-        silent = not self._backstage.lease.holds(self._assignment)
+        silent = not self._backstage.lease.holds(self._claim.assignment)
         if silent != self._silent:
             now_s = self._backstage.clock.monotonic_s()
             self._was_silent_s = self.silent_s
@@ -204,21 +211,23 @@ class Stage:
 
     async def _until_lease(self) -> None:
         """Wait until the node lease holds: a worker without it has no business in the room (R1)."""
-        while not self._backstage.lease.holds(self._assignment):
+        while not self._backstage.lease.holds(self._claim.assignment):
             self._trouble_since_s = None  # the silence isn't the room's fault
             await asyncio.sleep(_FIRST_PAUSE_S)
 
     async def _join_once(self) -> None:
         await self._drop_room()
+        if self._outranked_by > self._claim.assignment.epoch:
+            await self._events.on_outranked(self._outranked_by)
         self._attempt += 1
-        attempt = self._attempt
+        attempt, assignment = self._attempt, self._claim.assignment
         identity = WorkerIdentity(
-            node_id=self._backstage.settings.node_id, epoch=self._assignment.epoch, attempt=attempt
+            node_id=self._backstage.settings.node_id, epoch=assignment.epoch, attempt=attempt
         )
-        await self._backstage.keeper.ensure(self._assignment.session_id, self._assignment.epoch)
+        await self._backstage.keeper.ensure(assignment.session_id, assignment.epoch)
         room = self._backstage.open_room(
             RoomRequest(
-                session_id=self._assignment.session_id,
+                session_id=assignment.session_id,
                 identity=identity,
                 controller=self._controller,
                 fps=self._fps,
@@ -226,6 +235,7 @@ class Stage:
                     on_control=self._events.on_control,
                     on_presence=partial(self._on_presence, attempt),
                     on_lost=partial(self._on_lost, attempt),
+                    on_outranked=self._on_outranked,
                     on_arrival=self._events.on_arrival,
                 ),
             )
@@ -257,7 +267,10 @@ class Stage:
             self._controller_here.set()
         else:
             self._controller_here.clear()
-        self._backstage.heartbeat.see(self._assignment, presence)
+        self._backstage.heartbeat.see(self._claim.assignment, presence)
+
+    def _on_outranked(self, epoch: int) -> None:
+        self._outranked_by = max(self._outranked_by, epoch)
 
     def _on_lost(self, attempt: int, reason: str) -> None:
         if attempt != self._attempt or self._left:

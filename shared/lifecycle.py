@@ -61,6 +61,12 @@ class Background:
         if self._on_crash is not None:
             self._on_crash(task.get_name(), error)
 
+    async def join(self) -> None:
+        """Return when all tasks have ended; giving up the wait leaves them alone."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+            await asyncio.sleep(0)  # lets the done callbacks run, which empty the set
+
     async def aclose(self) -> None:
         """Cancel all tasks and return when they have ended; the calling task is left out.
 

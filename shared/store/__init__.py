@@ -44,6 +44,7 @@ class Registry:
         self.advance = sessions.advance
         self.bundle = sessions.bundle
         self.adopt = sessions.adopt
+        self.rebase = sessions.rebase
         self.give_back = sessions.give_back
         self.end = sessions.end
         self.register = nodes.register

@@ -150,6 +150,18 @@ class Sessions:
         )
         return cast("Literal['adopted', 'fenced']", word)
 
+    async def rebase(self, owner: Owner, seen_epoch: int) -> int | None:
+        """Ask for an epoch above one that is in use in the session's room (R5).
+
+        Returns:
+            The session's epoch from now on; None if it can't be had: in a grace, since whoever has
+            the higher one may yet claim the session, or for anybody but the owner.
+        """
+        word, rest = await self._connection.call(
+            "rebase_epoch", pool_of(owner.session_id), **_named(owner), seen=seen_epoch
+        )
+        return int(str(rest[0])) if word == "rebased" else None
+
     async def give_back(
         self, owner: Owner, *, why: str, capacity: int, media_ok: bool
     ) -> GivenBack:

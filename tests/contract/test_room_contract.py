@@ -27,6 +27,7 @@ class Witness:
     presences: list[Presence] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     arrivals: list[str] = field(default_factory=list)
+    outranked: list[int] = field(default_factory=list)
 
     def events(self) -> RoomEvents:
         return RoomEvents(
@@ -34,6 +35,7 @@ class Witness:
             on_presence=self.presences.append,
             on_lost=self.lost.append,
             on_arrival=self.arrivals.append,
+            on_outranked=self.outranked.append,
         )
 
 
@@ -213,6 +215,7 @@ async def test_a_newer_worker_puts_the_older_one_out(house: House, workers: Work
     await wait_until(lambda: old_witness.lost, "the older worker is out")
     assert len(old_witness.lost) == 1
     assert old_witness.lost[0] in (Lost.SUPERSEDED, Lost.REMOVED)
+    assert old_witness.outranked == ([11] if old_witness.lost[0] is Lost.SUPERSEDED else [])
     old.capture(picture(RED, RED), 1)
     await old.send_status({"type": "chunk"})
     assert new.presence() == Presence(connected=True, controller=False, participants=0)
@@ -225,6 +228,7 @@ async def test_an_older_worker_that_joins_late_doesnt_stay(house: House, workers
     _, old_witness = await workers.join(epoch=11, attempt=1)
     await wait_until(lambda: old_witness.lost, "the older worker is out")
     assert old_witness.lost[0] in (Lost.SUPERSEDED, Lost.REMOVED)
+    assert old_witness.outranked == []  # the same epoch: an earlier join of its own
     assert new_witness.lost == []
     assert new.presence().connected
 

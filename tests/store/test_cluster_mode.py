@@ -46,6 +46,7 @@ def test_every_script_stays_in_its_slot(cluster: RawRedis) -> None:
     world.open("c", "d")
     world.beat()
     world.run("note_first_frame", **world.owner("a"))
+    world.run("rebase_epoch", **world.owner("a"), seen=world.epoch("a") + 1)
     world.run("set_node_admin", node_id="n1", admin="open")
     world.run("inspect", session_ids=sid("a"), node_ids="n1")
     world.run("touch_sessions", session_ids=sid("c"), replica="r1")

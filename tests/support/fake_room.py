@@ -264,6 +264,8 @@ class FakeRoom:
 
     def _judge(self) -> None:
         if self._roster.superseded():
+            if (epoch := self._roster.outranked_by()) is not None:
+                self._soon(self._request.events.on_outranked, epoch)
             self.lose(Lost.SUPERSEDED)
             return
         older = self._roster.older_workers()

@@ -54,6 +54,7 @@ class FakeRunner:
         self.assignment = assignment
         self.state = SessionState.ASSIGNED
         self.is_stuck = False
+        self.is_rebasing = False
         self.orders: list[str] = []
         self.through = asyncio.Event()
 

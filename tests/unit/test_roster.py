@@ -60,6 +60,12 @@ def test_a_newer_worker_supersedes() -> None:
     assert roster(worker(11, 1)).superseded()
 
 
+def test_only_a_higher_epoch_outranks() -> None:
+    """A later attempt of the same epoch is this node's own ghost."""
+    assert roster(worker(10, 3)).outranked_by() is None
+    assert roster(worker(9, 1, "1"), worker(12, 1, "2"), worker(11, 4, "3")).outranked_by() == 12
+
+
 def test_a_name_alone_makes_no_worker() -> None:
     """Somebody named like a newer worker neither supersedes nor is removed."""
     present = roster(human("1", "telefuser-n-99-1"), human("2", "telefuser-n-1-1"))

@@ -28,7 +28,7 @@ if n[4] ~= state then
     'at', now)
 end
 if number(capacity) > 0 then forget_mates(nid) end
-local list = cjson.decode(residents)
+local list = follow_rebases(nid, cjson.decode(residents))
 local listed = assignments(list)
 fold_number('epoch', highest_epoch(list))
 

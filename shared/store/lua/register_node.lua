@@ -15,7 +15,7 @@ local nid, record = node_id, key('n', node_id)
 local lease = tonumber(redis.call('ZSCORE', key('nodes'), nid) or nil)
 local known = redis.call('HMGET', record, 'boot', 'inc', 'state')
 local dying = known[3] == 'dead'                -- its sessions are still being returned
-local list = cjson.decode(residents)
+local list = follow_rebases(nid, cjson.decode(residents))
 local listed = assignments(list)
 
 -- What stays with the node, and how many of those that it lists aren't known to be there.

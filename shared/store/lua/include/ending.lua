@@ -78,7 +78,7 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
   if weight > 0 then redis.call('HSET', record, 'counted', rt) end
   redis.call('HINCRBY', record, 'attempt', 1)
   if left then redis.call('HSET', record, 'left', left) end
-  redis.call('HDEL', record, 'acked', 'connected', 'controller', 'participants')
+  redis.call('HDEL', record, 'acked', 'connected', 'controller', 'participants', 'rebased')
   set_deadlines(sid, {assigned = false, joining = false, controller = false, room_empty = false,
     starting = false, session = false, queued = due(s[7])})
   redis.call('ZADD', key('q'), s[4], sid)

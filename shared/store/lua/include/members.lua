@@ -23,6 +23,19 @@ local function assignments(list)
   return set
 end
 
+-- What a node lists under the epoch before a rebase of which it hasn't heard yet is the same assignment.
+local function follow_rebases(nid, list)
+  local here = {}
+  for _, member in ipairs(members_of(nid)) do here[assignment(member.sid, member.epoch)] = true end
+  for _, item in ipairs(list) do
+    if not here[assignment(item[1], item[2])] then
+      local s = redis.call('HMGET', key('s', item[1]), 'node', 'epoch', 'rebased')
+      if s[1] == nid and s[3] == item[2] then item[2] = s[2] end
+    end
+  end
+  return list
+end
+
 local function highest_epoch(list)
   local highest = '0'
   for _, item in ipairs(list) do
