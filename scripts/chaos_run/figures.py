@@ -4,6 +4,7 @@
 slot again. Kills near which Redis or all its sweepers were away are left out: those stop the clock.
 *slot idle*: from a slot's becoming free until its next user had it, while somebody waited.
 *changeover*: from the last user's end until the next one's pipeline session ran.
+*unprovoked*: returns of sessions whose node nobody had hurt, neither it nor Redis's data.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from scripts.chaos_run.faults import Done
-from scripts.chaos_run.schedule import NODE_TTL_S, NODES, REPLICAS, Kind
+from scripts.chaos_run.schedule import NODE_TTL_S, NODES, REPLICAS, VENUE, Kind
 from shared.events import Event
 
 _AROUND_MS = round(1000 * (NODE_TTL_S + 3.0))
@@ -32,6 +33,7 @@ class Figures:
     changeover_ms: list[int] = field(default_factory=list)
     endings: Counter[str] = field(default_factory=Counter)
     returns: Counter[str] = field(default_factory=Counter)
+    unprovoked: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Figures) -> None:
         """Take another seed's observations in."""
@@ -41,6 +43,7 @@ class Figures:
         self.changeover_ms += other.changeover_ms
         self.endings += other.endings
         self.returns += other.returns
+        self.unprovoked += other.unprovoked
 
     def as_dict(self) -> dict[str, object]:
         """Return percentiles in seconds, None where nothing was observed."""
@@ -51,6 +54,7 @@ class Figures:
             "changeover_s": percentiles_s(self.changeover_ms),
             "endings": dict(self.endings.most_common()),
             "returns": dict(self.returns.most_common()),
+            "unprovoked": dict(self.unprovoked.most_common()),
         }
 
 
@@ -79,8 +83,19 @@ def figures(events: Sequence[Event], done: Iterable[Done]) -> Figures:
     found.slot_idle_ms += _idle(events)
     found.changeover_ms += _changeovers(events)
     found.endings.update(event.why for event in events if event.what == "ended")
-    found.returns.update(event.why for event in events if event.what == "returned")
+    returns = [event for event in events if event.what == "returned"]
+    found.returns.update(event.why for event in returns)
+    found.unprovoked.update(event.why for event in returns if not _provoked(event, faults))
     return found
+
+
+def _provoked(event: Event, faults: Iterable[Done]) -> bool:
+    """Tell whether something was done to the node, or to the data, shortly before."""
+    return any(
+        (fault.target in (event.node_id, VENUE) or fault.lost_s > 0)
+        and fault.began_at_ms <= event.at_ms <= fault.ended_at_ms + _AROUND_MS
+        for fault in faults
+    )
 
 
 def _blurred(kill: Done, faults: Iterable[Done]) -> bool:

@@ -86,7 +86,11 @@ def summary(played: Sequence[Played]) -> Iterator[str]:
         share = percentiles_s(values)
         if share is not None:
             yield f"{name}: p50 {share['p50']} s, p99 {share['p99']} s ({share['count']} times)"
-    for name, counts in (("ends", figures.endings), ("returns to the line", figures.returns)):
+    for name, counts in (
+        ("ends", figures.endings),
+        ("returns to the line", figures.returns),
+        ("of these without a cause", figures.unprovoked),
+    ):
         yield f"{name}: " + ", ".join(f"{why} {count}" for why, count in counts.most_common())
 
 

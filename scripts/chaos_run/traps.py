@@ -182,6 +182,22 @@ def _all_is_lost(chance: random.Random) -> list[Fault]:
     return [Fault(at_s=_at(chance), kind=Kind.EMPTY, target=REDIS, for_s=0.0, lost_s=EVER_S)]
 
 
+def _everywhere(kind: Kind) -> Callable[[random.Random], list[Fault]]:
+    """All ways to Redis are hurt alike, for most of the seed."""
+
+    def faults(chance: random.Random) -> list[Fault]:
+        for_s = _lasting(chance, 4.0, 9.0)
+        return [
+            Fault(at_s=0.5, kind=kind, target=target, for_s=for_s) for target in (*NODES, *REPLICAS)
+        ]
+
+    return faults
+
+
+def _storm(chance: random.Random) -> list[Fault]:
+    return [any_fault(chance) for _ in range(10)]
+
+
 TRAPS: dict[str, Callable[[random.Random], list[Fault]]] = {
     "node_dies": _node_dies,
     "cut_while_the_tail_is_lost": _cut_while_the_tail_is_lost,
@@ -197,4 +213,8 @@ TRAPS: dict[str, Callable[[random.Random], list[Fault]]] = {
     "redis_restarts_twice": _redis_restarts_twice,
     "poison_session": _node_dies,
     "all_is_lost": _all_is_lost,
+    "storm": _storm,
+    "everything_twice": _everywhere(Kind.DOUBLE),
+    "everything_late": _everywhere(Kind.DELAY),
+    "replies_lost_everywhere": _everywhere(Kind.DROP_REPLIES),
 }
