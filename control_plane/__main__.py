@@ -8,7 +8,6 @@ that: exit 2 and one sentence.
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import signal
 import socket
@@ -21,6 +20,7 @@ import uvicorn
 import uvloop
 
 from control_plane.app import Replica
+from control_plane.listener import listen
 from control_plane.settings import ReplicaSettings
 from shared.errors import StartupError
 from shared.logs import set_up_logs
@@ -28,8 +28,6 @@ from shared.settings import load
 
 FINISH_WITHIN_S = 12
 """For requests under way when asked to stop; a DELETE may wait ten seconds for a cleanup."""
-GONE_AFTER_MS = 30_000
-"""For a client that doesn't confirm what it is sent."""
 
 _log = structlog.get_logger()
 
@@ -40,7 +38,7 @@ def main() -> int:
     try:
         settings = load(ReplicaSettings)
         _check_address(settings)
-        listener = _listen(settings.host, settings.port)
+        listener = listen(settings.host, settings.port)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, listener))
     except StartupError as mistake:
@@ -59,32 +57,6 @@ def _check_address(settings: ReplicaSettings) -> None:
             f"Listening on {settings.host} would let anybody use this replica without a key.",
             try_="--host 127.0.0.1, or --no-auth if only trusted machines can reach it",
         )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Take the port now, so that one in use is told before anything else happens."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it: a client that vanished without a word is given up, and with its
-        # event stream the sign of life of a session that nobody waits for any more.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_MS)
-        listener.bind(address)
-        listener.listen(2048)
-    except socket.gaierror as unknown:
-        raise StartupError(
-            f"There is no address called {host}.", try_="--host 127.0.0.1"
-        ) from unknown
-    except OSError as fault:
-        if fault.errno == errno.EADDRINUSE:
-            message = f"Port {port} on {host} is in use."
-        else:
-            message = f"Port {port} on {host} can't be listened on ({fault.strerror})."
-        raise StartupError(message, try_="--port 0, which picks a free one") from fault
-    return listener
 
 
 async def _serve(settings: ReplicaSettings, listener: socket.socket) -> None:

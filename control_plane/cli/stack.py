@@ -19,6 +19,7 @@ from pathlib import Path
 from control_plane.cli.options import Given
 from control_plane.cli.settings import StackSettings
 from control_plane.cli.terminal import Terminal
+from control_plane.listener import listen
 from control_plane.settings import ReplicaSettings
 from shared.embedded.child import ChildSpec, Probe
 from shared.embedded.data_dir import locked
@@ -79,6 +80,7 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
             values["livekit_api_secret"] = livekit.api_secret
         settings = load(ReplicaSettings, **_only(values, ReplicaSettings))
         host = _EVERYWHERE.get(settings.host, settings.host)
+        listen(settings.host, settings.port).close()  # no server of somebody else may answer there
         values["port"] = settings.port or free_port(host=host)
         env = child_environment(values)
         then.append(_replica(env, host=host, port=values["port"]))

@@ -32,11 +32,16 @@ def refused(folder: Path, *arguments: str | Path, **environment: str) -> str:
 
 
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:
-    """The sentence names port and address, the advice how to get another one."""
+    """The sentence names port and address, the advice how to get another one.
+
+    Nothing is started first: a Greenroom that listens there would answer for the new one's replica,
+    and the new one call itself ready.
+    """
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         told = refused(tmp_path, "stream-serve", "--port", port)
         assert f"Port {port} on 127.0.0.1 is in use." in told
+        assert "starting" not in told
         assert f"Port {port}" in refused(tmp_path, "api", "--port", port, **KEYS)
 
 
@@ -70,6 +75,15 @@ def test_a_redis_that_does_not_answer_is_told(tmp_path: Path, command: str) -> N
     told = refused(tmp_path, command, "--port", "0", "--redis-url", url, **KEYS)
     assert "Redis can't be reached within 5 s" in told
     assert time.monotonic() - started_s < scaled_s(15)
+
+
+@pytest.mark.parametrize("port", ["0", "18199"])
+@pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])
+def test_an_address_of_another_machine_is_told(tmp_path: Path, host: str, port: str) -> None:
+    """At once, whether a port was named or is to be picked."""
+    told = refused(tmp_path, "stream-serve", "--host", host, "--no-auth", "--port", port)
+    assert host in told
+    assert "starting" not in told
 
 
 def test_another_address_needs_a_word_about_access(tmp_path: Path) -> None:
