@@ -123,6 +123,32 @@ def test_anybody_but_the_owner_is_fenced(world: World, other: dict[str, str]) ->
     assert world.changes == {}
 
 
+def test_a_live_node_can_t_speak_for_another(world: World) -> None:
+    """Its own life and the session's epoch are right, but the session isn't there."""
+    world.add_node()
+    world.bring("a", "running")
+    other = world.add_node("n2")
+    stranger = {"node_id": "n2", "incarnation": other.incarnation}
+    assert world.call("end_session", **{**world.owner("a"), **DONE, **stranger}) == ("fenced", [])
+    assert world.changes == {}
+
+
+def test_an_end_beside_leftovers_is_about_the_epoch_that_it_names(world: World) -> None:
+    """The session came back to the node that still cleans up its last assignment."""
+    world.add_node(capacity=2)
+    world.bring("a", "starting_pipeline", d_starting=1_000)
+    world.beat()
+    old = {**world.owner("a"), **DONE}
+    world.pass_time(1)
+    world.run("sweep_deadlines", budget=64)
+    assert (world.slots(), world.state("a")) == (["!a", "a"], "assigned n1")
+    new = {**world.owner("a"), **DONE}
+    assert world.call("end_session", **new) == ("ended", ["completed"])
+    assert world.slots() == ["!a"]
+    assert world.call_once("end_session", **old) == ("already", [])
+    assert world.slots() == []
+
+
 def test_a_waiting_session_is_ended_by_no_node(world: World) -> None:
     """It went back to the line after its node's death; the node's late word doesn't count."""
     world.add_node()
