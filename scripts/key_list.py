@@ -15,6 +15,7 @@ import redis
 
 from scripts import docs
 from shared.embedded.valkey import running_url
+from shared.store.endpoints import Endpoints
 from shared.store.keys import KEY_TABLE, kind_of
 
 _SCAN_BATCH = 500
@@ -29,22 +30,11 @@ def main() -> int:
     if url is None:
         print("Nothing was started with .greenroom here.\nTry: scripts/keys URL", file=sys.stderr)
         return 2
-    with redis.Redis.from_url(url, decode_responses=True) as client:
-        return _list(client)
-
-
-def _list(client: redis.Redis) -> int:
     counts: Counter[str] = Counter()
     lasting: Counter[str] = Counter()
-    strangers = []
-    for key in client.scan_iter(count=_SCAN_BATCH):
-        kind = kind_of(key)
-        if kind is None or client.type(key) not in {kind.type, "none"}:
-            strangers.append(key)
-            continue
-        counts[kind.suffix] += 1
-        if client.ttl(key) == -1 and not kind.lasting:
-            lasting[kind.suffix] += 1
+    strangers: list[str] = []
+    for client in Endpoints(url).clients():
+        _count(client, counts, lasting, strangers)
     for kind in KEY_TABLE:
         kept = f", {lasting[kind.suffix]} without a time to live" if lasting[kind.suffix] else ""
         count = counts[kind.suffix]
@@ -52,6 +42,20 @@ def _list(client: redis.Redis) -> int:
     for key in strangers:
         print(f"no owner: {key}")
     return 1 if strangers else 0
+
+
+def _count(
+    client: redis.Redis, counts: Counter[str], lasting: Counter[str], strangers: list[str]
+) -> None:
+    for raw in client.scan_iter(count=_SCAN_BATCH):
+        key = raw.decode()
+        kind = kind_of(key)
+        if kind is None or client.type(key) not in {kind.type.encode(), b"none"}:
+            strangers.append(key)
+            continue
+        counts[kind.suffix] += 1
+        if client.ttl(key) == -1 and not kind.lasting:
+            lasting[kind.suffix] += 1
 
 
 if __name__ == "__main__":

@@ -254,6 +254,7 @@ class StoreUnavailable(Unavailable):
 
     def __init__(self, *, why: str) -> None:
         super().__init__(f"The registry can't be reached ({why}); try again.")
+        self.why = why
 
 
 class RoomsUnavailable(Unavailable):

@@ -31,11 +31,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.errors import InvalidName, StartupError
 from shared.ids import check_pool
+from shared.redis_url import parse_redis_url
 
 ENV_PREFIX = "GREENROOM_"
 TELEFUSER_PREFIX = "TELEFUSER_LIVEKIT_"
 
-_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 _LIVEKIT_SCHEMES = ("ws://", "wss://", "http://", "https://")
 
 
@@ -117,7 +117,8 @@ class SharedSettings(ProcessSettings):
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         repr=False,
-        description="Redis or Valkey (7.0 or newer) that holds the registry and the line.",
+        description="Redis or Valkey (7.0 or newer) that holds the registry and the line: one "
+        "server, redis+sentinel://HOST,HOST/SERVICE or redis+cluster://HOST,HOST.",
     )
     livekit_url: str = Field(
         default="",
@@ -181,7 +182,8 @@ class SharedSettings(ProcessSettings):
     @field_validator("redis_url")
     @classmethod
     def _redis_scheme(cls, url: str) -> str:
-        return _with_scheme(url, _REDIS_SCHEMES)
+        parse_redis_url(url)
+        return url
 
     @field_validator("livekit_url", "livekit_public_url")
     @classmethod

@@ -29,7 +29,7 @@ from control_plane.cli import (
     stack,
 )
 from control_plane.cli.options import NODE_FLAGS, REPLICA_FLAGS, SHARED_FLAGS, Given, takes
-from control_plane.cli.registry_access import REGISTRY_FLAGS, registry_url
+from control_plane.cli.registry_access import REGISTRY_FLAGS, one_pool, registry_url
 from control_plane.cli.settings import OperatorSettings
 from control_plane.cli.terminal import Terminal
 from shared.embedded.supervisor import ChildFailed
@@ -108,9 +108,9 @@ def redis(command: RawCommand = None, *, given: Given) -> None:
     own = load(OperatorSettings, **given)
     url = registry_url(own)
     if command:
-        lines = list(registry_tour.reply_lines(ask(url, tuple(command))))
+        lines = list(registry_tour.reply_lines(ask(url, one_pool(own), tuple(command))))
     else:
-        lines = asyncio.run(registry_tour.tour(url, own.pool))
+        lines = asyncio.run(registry_tour.tour(url, one_pool(own)))
     typer.echo("\n".join(lines))
 
 

@@ -43,7 +43,7 @@ async def tour(url: str, pool: str) -> list[str]:
     registry = Registry.connect(url)
     try:
         snapshot = await registry.snapshot(pool)
-        live = ask(url, ("ZRANGE", f"{keys.prefix(pool)}dl", "0", "-1"))
+        live = ask(url, pool, ("ZRANGE", f"{keys.prefix(pool)}dl", "0", "-1"))
         names = [str(name) for name in live] if isinstance(live, list) else []
         sessions = [await registry.read(name) for name in names[:_SHOWN]]
     finally:

@@ -14,6 +14,7 @@ from shared.store.connection import Connection, Observe
 from shared.store.inspection import Inspection
 from shared.store.listing import Listing
 from shared.store.nodes import BeatLink, Nodes
+from shared.store.server_check import check_servers
 from shared.store.sessions import Sessions
 from shared.store.trail import Trail
 from shared.store.wakeups import assignment_hints, session_hints
@@ -58,12 +59,21 @@ class Registry:
         self.inspection = Inspection(connection)
         self.trail = Trail(connection)
         self.ping = connection.ping
-        self.check = connection.check
+        self.concerns: tuple[str, ...] = ()
+        """What `check` found that an operator should know."""
 
     @classmethod
     def connect(cls, url: str) -> Self:
         """Return a registry on *url*; nothing is sent yet."""
         return cls(Connection(url), Connection(url))
+
+    async def check(self, *, within_s: float = 5.0) -> None:
+        """Wait for Redis and refuse one that could lose sessions.
+
+        Raises:
+            StartupError: Not reachable within *within_s*, too old, or it evicts keys.
+        """
+        self.concerns = await check_servers(self._connection.endpoints, within_s=within_s)
 
     def observe(self, observe: Observe) -> None:
         """Have *observe* told of every script call: its name and the seconds it took."""

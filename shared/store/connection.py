@@ -3,7 +3,8 @@
 One rule for every caller: an answer within ``answer_within_s`` or `StoreUnavailable`, never a hang.
 Every script may be repeated, so sending a call again whose reply was lost is safe.
 
-Scripts share one connection (`multiplexer`); the rest has a small pool.
+Scripts share one connection (`multiplexer`); the rest has a small pool. A cluster has both once per
+pool of ours, since each of those lives on one of its nodes and may move on its own (`endpoints`).
 """
 
 from __future__ import annotations
@@ -15,22 +16,20 @@ from typing import TypeVar, cast
 
 import redis
 import redis.asyncio
-import redis.asyncio.connection
 import redis.asyncio.retry
 import redis.backoff
 import redis.exceptions
-import redis.retry
 
-from shared.errors import StartupError, StoreUnavailable
+from shared.errors import StoreUnavailable
 from shared.store import keys
+from shared.store.connecting import connection_options
+from shared.store.endpoints import ANSWER_WITHIN_S, ELSEWHERE, Elsewhere, Endpoints, Nowhere
 from shared.store.multiplexer import Multiplexer
 from shared.store.scripts import Argument, Reply, load
 
 T = TypeVar("T")
 
-ANSWER_WITHIN_S = 1.0
 _CONNECTIONS = 4
-_OLDEST_SERVER = (7, 0)
 
 Observe = Callable[[str, float], None]
 """Called after each script with its name and the seconds that it took, round trip included."""
@@ -42,6 +41,7 @@ _TRANSIENT = (
     redis.exceptions.ReadOnlyError,
     redis.exceptions.OutOfMemoryError,
     redis.exceptions.ClusterDownError,
+    redis.exceptions.AskError,
     redis.exceptions.TryAgainError,
     OSError,
     TimeoutError,
@@ -50,44 +50,60 @@ _TRANSIENT_WORDS = ("BUSY", "NOREPLICAS", "MISCONF")
 """Replies that say "not now" and have no class in redis-py."""
 
 
-def _unavailable(fault: Exception) -> StoreUnavailable | None:
+def unavailable(fault: Exception) -> StoreUnavailable | None:
     """Name what may pass, in words that carry no address and no secret; None: a bug of ours."""
-    if isinstance(fault, TimeoutError | redis.exceptions.TimeoutError):
-        return StoreUnavailable(why="no answer in time")
-    if isinstance(fault, redis.exceptions.BusyLoadingError):
-        return StoreUnavailable(why="it is loading its data")
-    if isinstance(fault, redis.exceptions.AuthenticationError):
-        return StoreUnavailable(why="it refuses our password")
-    if isinstance(fault, redis.exceptions.ConnectionError | OSError):
-        return StoreUnavailable(why="no connection")
-    if isinstance(fault, _TRANSIENT) or str(fault).startswith(_TRANSIENT_WORDS):
-        return StoreUnavailable(why=f"it can't serve now: {type(fault).__name__}")
-    return None
+    match fault:
+        case TimeoutError() | redis.exceptions.TimeoutError():
+            why = "no answer in time"
+        case Nowhere() | Elsewhere():
+            why = str(fault)
+        case redis.exceptions.BusyLoadingError():
+            why = "it is loading its data"
+        case redis.exceptions.AuthenticationError():
+            why = "it refuses our password"
+        case redis.exceptions.ConnectionError() | OSError():
+            why = "no connection"
+        case redis.exceptions.MovedError():
+            why = "it is part of a cluster, whose address begins with redis+cluster"
+        case redis.exceptions.AskError():
+            why = "this pool is being moved to another node of the cluster"
+        case _ if isinstance(fault, _TRANSIENT) or str(fault).startswith(_TRANSIENT_WORDS):
+            why = f"it can't serve now: {type(fault).__name__}"
+        case _:
+            return None
+    return StoreUnavailable(why=why)
+
+
+class _Link:
+    """The connections to the server of one pool, or of all if they are always together."""
+
+    def __init__(self, endpoints: Endpoints, pool: str, answer_within_s: float) -> None:
+        options = connection_options(endpoints, pool, socket_connect_timeout=answer_within_s)
+        shared = redis.asyncio.ConnectionPool(**options)
+        self.scripts = Multiplexer(shared.make_connection, silence_s=2 * answer_within_s)
+        self.rest = redis.asyncio.Redis.from_pool(
+            redis.asyncio.BlockingConnectionPool(
+                max_connections=_CONNECTIONS,
+                timeout=answer_within_s,
+                retry=redis.asyncio.retry.Retry(redis.backoff.ConstantBackoff(0.02), 1),
+                **options,
+            )
+        )
+        """For the few commands that aren't scripts; those don't share a connection."""
+
+    async def aclose(self) -> None:
+        await self.scripts.aclose()
+        await self.rest.aclose(close_connection_pool=True)
 
 
 class Connection:
     """The async connection that a replica or a node shares; calls scripts by name."""
 
     def __init__(self, url: str, *, answer_within_s: float = ANSWER_WITHIN_S) -> None:
-        self._answer_within_s = answer_within_s
-        self._redis = redis.asyncio.Redis(
-            connection_pool=redis.asyncio.BlockingConnectionPool.from_url(
-                url,
-                max_connections=_CONNECTIONS,
-                timeout=answer_within_s,
-                socket_timeout=None,  # see `own_client`; `bounded` limits each call
-                socket_connect_timeout=answer_within_s,
-                retry=redis.asyncio.retry.Retry(redis.backoff.ConstantBackoff(0.02), 1),
-            )
-        )
-        """For the few commands that aren't scripts; those don't share a connection."""
-        # No read timeout here: a shared connection may be idle, its silence is watched by itself.
-        shared = redis.asyncio.ConnectionPool.from_url(
-            url, socket_timeout=None, socket_connect_timeout=answer_within_s
-        )
-        self._scripts = Multiplexer(shared.make_connection, silence_s=2 * answer_within_s)
-        self._url = url
+        self.endpoints = Endpoints(url)
         self.observe: Observe | None = None
+        self._answer_within_s = answer_within_s
+        self._links: dict[str, _Link] = {}
 
     async def call(self, script: str, pool: str, /, **named: Argument) -> tuple[str, Reply]:
         """Run *script* on *pool* and return its status word and fields.
@@ -98,42 +114,43 @@ class Connection:
         loaded = load(script)
         arguments = loaded.arguments(named)
         prefix = keys.prefix(pool)
+        scripts = self._link(pool).scripts
         started_s = time.perf_counter()
 
         async def run() -> object:
             try:
-                return await self._scripts.send(("EVALSHA", loaded.digest, 1, prefix, *arguments))
+                return await scripts.send(("EVALSHA", loaded.digest, 1, prefix, *arguments))
             except redis.exceptions.NoScriptError:
-                return await self._scripts.send(("EVAL", loaded.source, 1, prefix, *arguments))
+                return await scripts.send(("EVAL", loaded.source, 1, prefix, *arguments))
 
         reply = await self.bounded(run())
         if self.observe is not None:
             self.observe(script, time.perf_counter() - started_s)
         return loaded.check(reply)
 
-    async def get(self, key: str) -> bytes | None:
-        """Return the raw string at *key*."""
-        return cast("bytes | None", await self.bounded(self._redis.get(key)))
+    async def get(self, pool: str, key: str) -> bytes | None:
+        """Return the raw string at *key*, which belongs to *pool*."""
+        return cast("bytes | None", await self.bounded(self._link(pool).rest.get(key)))
 
-    async def command(self, *parts: str | int) -> object:
-        """Send one command that only reads and return its raw reply."""
-        return (await self.commands([parts]))[0]
+    async def command(self, pool: str, *parts: str | int) -> object:
+        """Send one command that only reads keys of *pool* and return its raw reply."""
+        return (await self.commands(pool, [parts]))[0]
 
-    async def commands(self, commands: Iterable[Sequence[str | int]]) -> list[object]:
-        """Send commands that only read, in one go, and return their raw replies.
+    async def commands(self, pool: str, commands: Iterable[Sequence[str | int]]) -> list[object]:
+        """Send commands that only read keys of *pool*, in one go, and return their raw replies.
 
         Raises:
             StoreUnavailable: No answer in time, or the server can't serve now.
         """
-        batch = self._redis.pipeline(transaction=False)
+        batch = self._link(pool).rest.pipeline(transaction=False)
         for parts in commands:
             batch.execute_command(*parts)
         return await self.bounded(batch.execute())
 
-    async def ping(self) -> float:
-        """Return the round trip in seconds."""
+    async def ping(self, pool: str = "default") -> float:
+        """Return the round trip to the server of *pool* in seconds."""
         started_s = time.perf_counter()
-        await self.bounded(self._redis.ping())
+        await self.bounded(self._link(pool).rest.ping())
         return time.perf_counter() - started_s
 
     async def bounded(self, call: Awaitable[T]) -> T:
@@ -142,91 +159,91 @@ class Connection:
             async with asyncio.timeout(self._answer_within_s):
                 return await call
         except (redis.exceptions.RedisError, OSError, TimeoutError) as fault:
-            if (unavailable := _unavailable(fault)) is None:
+            if (told := unavailable(fault)) is None:
                 raise
-            raise unavailable from fault
+            raise told from fault
 
-    async def check(self, *, within_s: float = 5.0) -> None:
-        """Wait for the server and refuse one that could lose sessions.
+    def pubsub(self, pool: str) -> redis.asyncio.client.PubSub:
+        """Return a subscriber on a connection of its own, which may stay silent for long.
 
-        Raises:
-            StartupError: Not reachable within *within_s*, too old, or it evicts keys.
+        In a cluster it hears the channels of all pools: each node passes messages on to the others.
         """
-        deadline_s = time.monotonic() + within_s
-        while True:
-            try:
-                info = await self.bounded(self._redis.info())
-                break
-            except StoreUnavailable as fault:
-                if time.monotonic() > deadline_s:
-                    raise StartupError(
-                        f"Redis can't be reached within {within_s:.0f} s ({fault}).",
-                        try_="start it, or name the right one with --redis-url",
-                    ) from fault
-                await asyncio.sleep(0.1)
-        # Not CONFIG GET: hosted servers often refuse it.
-        _check_server(str(info["redis_version"]), str(info.get("maxmemory_policy", "noeviction")))
+        return self.own_client(pool).pubsub()
 
-    def pubsub(self) -> redis.asyncio.client.PubSub:
-        """Return a subscriber on a connection of its own, which may stay silent for long."""
-        return self.own_client().pubsub()
+    def own_client(self, pool: str) -> redis.asyncio.Redis:
+        """Return a client that shares no connection, so it may block.
 
-    def own_client(self) -> redis.asyncio.Redis:
-        """Return a client that shares no connection, so it may block; the caller closes it.
-
-        Its caller also bounds each call. With a timeout of redis-py's own, each write would go
-        through ``asyncio.wait_for``, which on Python 3.11 swallows a cancellation that comes just
-        when the write is done: a task that is asked to stop would go on for ever.
+        The caller bounds each call and closes the client.
         """
-        return redis.asyncio.Redis.from_url(
-            self._url, socket_timeout=None, socket_connect_timeout=self._answer_within_s
+        options = connection_options(
+            self.endpoints, pool, socket_connect_timeout=self._answer_within_s
         )
+        return redis.asyncio.Redis.from_pool(redis.asyncio.ConnectionPool(**options))
 
     async def aclose(self) -> None:
         """Close all connections; harmless when done twice."""
-        await self._scripts.aclose()
-        await self._redis.aclose(close_connection_pool=True)
+        for link in self._links.values():
+            await link.aclose()
 
-
-def _check_server(version: str, policy: str) -> None:
-    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_SERVER:
-        raise StartupError(
-            f"This Redis is {version}; Greenroom needs 7.0 or newer.",
-            try_="upgrade it, or use Valkey 8 or newer",
-        )
-    if policy != "noeviction":
-        raise StartupError(
-            f"This Redis may evict keys (maxmemory-policy {policy}), which would lose sessions.",
-            try_="redis-cli CONFIG SET maxmemory-policy noeviction",
-        )
+    def _link(self, pool: str) -> _Link:
+        """Return the connections that *pool* uses; the same ones each time."""
+        group = self.endpoints.group(pool)
+        if (link := self._links.get(group)) is None:
+            link = self._links[group] = _Link(self.endpoints, pool, self._answer_within_s)
+        return link
 
 
 class BlockingConnection:
     """The heartbeat thread's own connection: it must work while the event loop is stuck."""
 
     def __init__(self, url: str, *, answer_within_s: float = ANSWER_WITHIN_S) -> None:
-        self._redis = redis.Redis.from_url(
-            url,
-            socket_timeout=answer_within_s,
-            socket_connect_timeout=answer_within_s,
-            retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
-        )
+        self._endpoints = Endpoints(url)
+        self._answer_within_s = answer_within_s
+        self._client: redis.Redis | None = None
+        self._of_pool = ""
 
     def call(self, script: str, pool: str, /, **named: Argument) -> tuple[str, Reply]:
-        """Run *script* on *pool*; like `Connection.call`, from a thread, without a retry."""
+        """Run *script* on *pool*; like `Connection.call`, from a thread.
+
+        Sent again only if the server didn't run it, because the pool is on another one now.
+        """
         loaded = load(script)
         arguments = loaded.arguments(named)
+
+        def run() -> object:
+            client = self._at(pool)
+            try:
+                return client.evalsha(loaded.digest, 1, keys.prefix(pool), *arguments)
+            except redis.exceptions.NoScriptError:
+                return client.eval(loaded.source, 1, keys.prefix(pool), *arguments)
+
         try:
             try:
-                reply = self._redis.evalsha(loaded.digest, 1, keys.prefix(pool), *arguments)
-            except redis.exceptions.NoScriptError:
-                reply = self._redis.eval(loaded.source, 1, keys.prefix(pool), *arguments)
+                reply = run()
+            except ELSEWHERE as fault:
+                self._leave(pool, fault)
+                reply = run()
         except (redis.exceptions.RedisError, OSError) as fault:
-            if (unavailable := _unavailable(fault)) is None:
+            self.close()
+            if (told := unavailable(fault)) is None:
                 raise
-            raise unavailable from fault
+            raise told from fault
         return loaded.check(reply)
 
     def close(self) -> None:
-        """Close the connection; harmless when done twice."""
-        self._redis.close()
+        """Close the connection; harmless when done twice, and the next call makes a new one."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _at(self, pool: str) -> redis.Redis:
+        if self._client is None or self._of_pool != pool:
+            self.close()
+            self._client = self._endpoints.client(pool, answer_within_s=self._answer_within_s)
+            self._of_pool = pool
+        return self._client
+
+    def _leave(self, pool: str, fault: Exception) -> None:
+        self.close()
+        if self._endpoints.finder is not None:
+            self._endpoints.finder.learn(pool, fault)

@@ -1,7 +1,8 @@
 """How does a person send one raw command to the registry, where no redis-cli is?
 
 For looking, not for the house's own code: nothing here knows scripts or keys. One connection, one
-command, one reply as plain Python values.
+command, one reply as plain Python values. In a cluster the server that holds the pool is asked, or
+the one that it names instead.
 """
 
 from __future__ import annotations
@@ -9,29 +10,41 @@ from __future__ import annotations
 import redis
 
 from shared.errors import StartupError
+from shared.store.endpoints import Endpoints, Nowhere
 
 _ANSWER_WITHIN_S = 5.0
 
 
-def ask(url: str, command: tuple[str, ...]) -> object:
+def ask(url: str, pool: str, command: tuple[str, ...]) -> object:
     """Send *command* and return its reply, all bytes decoded to text.
 
     Raises:
         StartupError: The server can't be reached, or it refuses the command.
     """
-    client = redis.Redis.from_url(
-        url, socket_timeout=_ANSWER_WITHIN_S, socket_connect_timeout=_ANSWER_WITHIN_S
-    )
+    endpoints = Endpoints(url)
     try:
-        return _plain(client.execute_command(*command))  # type: ignore[no-untyped-call]
+        try:
+            return _ask(endpoints, pool, command)
+        except redis.exceptions.MovedError as fault:
+            if endpoints.finder is None:
+                raise
+            endpoints.finder.learn(pool, fault)
+            return _ask(endpoints, pool, command)
     except redis.exceptions.ResponseError as refusal:
         raise StartupError(f"Redis refuses this command: {refusal}.") from refusal
+    except Nowhere as fault:
+        raise StartupError(
+            f"Redis can't be reached ({fault}).", try_="give another --redis-url"
+        ) from fault
     except (redis.exceptions.RedisError, OSError) as fault:
         raise StartupError(
             "Redis can't be reached.", try_="start greenroom first, or give --redis-url"
         ) from fault
-    finally:
-        client.close()
+
+
+def _ask(endpoints: Endpoints, pool: str, command: tuple[str, ...]) -> object:
+    with endpoints.client(pool, answer_within_s=_ANSWER_WITHIN_S) as client:
+        return _plain(client.execute_command(*command))
 
 
 def _plain(value: object) -> object:

@@ -1,9 +1,9 @@
 """What stands in the registry, as whoever wants to understand it needs to see it?
 
 Only reads. Names come in pages, from the line, the nodes' slots and the deadlines, or by `keys`
-from a scan of the whole server; what stands under them comes from one read-only script, some
-hundred names at a time. Names and facts are of different instants: a name may be gone when it is
-looked at, which shows as an empty record.
+from a scan of the whole server that holds the pool; what stands under them comes from one read-only
+script, some hundred names at a time. Names and facts are of different instants: a name may be gone
+when it is looked at, which shows as an empty record.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Inspection:
         """Yield who waits with the ticket, in order; nobody who waits all the while is left out."""
         after = "-inf"
         while True:
-            page = await self._page(keys.line_key(pool), after)
+            page = await self._page(pool, after)
             for name, ticket in page:
                 yield name, ticket
             if len(page) < PAGE:
@@ -71,11 +71,13 @@ class Inspection:
 
     async def line_length(self, pool: str) -> int:
         """Return how many wait."""
-        return int(cast("int", await self._connection.command("ZCARD", keys.line_key(pool))))
+        return int(cast("int", await self._connection.command(pool, "ZCARD", keys.line_key(pool))))
 
     async def node_ids(self, pool: str) -> list[str]:
         """Return the nodes that have a lease, up to ten thousand."""
-        names = await self._connection.command("ZRANGE", keys.nodes_key(pool), 0, 10 * PAGE - 1)
+        names = await self._connection.command(
+            pool, "ZRANGE", keys.nodes_key(pool), 0, 10 * PAGE - 1
+        )
         return _texts(names)
 
     async def session_ids(self, pool: str, *, most: int) -> list[str]:
@@ -86,7 +88,7 @@ class Inspection:
         found: dict[str, None] = {}
         for batch in _batches(await self.node_ids(pool), LOOK_AT_ONCE):
             questions = [("ZRANGE", keys.slots_key(pool, node_id), 0, -1) for node_id in batch]
-            for members in await self._connection.commands(questions):
+            for members in await self._connection.commands(pool, questions):
                 held = (name for name in _texts(members) if not name.startswith("!"))
                 found.update((name, None) for name in held)
             if len(found) >= most:
@@ -99,7 +101,7 @@ class Inspection:
         while len(found) < most:
             page = _texts(
                 await self._connection.command(
-                    "ZRANGE", keys.deadlines_key(pool), start, start + PAGE - 1
+                    pool, "ZRANGE", keys.deadlines_key(pool), start, start + PAGE - 1
                 )
             )
             found.update((name, None) for name in page)
@@ -113,11 +115,11 @@ class Inspection:
         cursor = "0"
         while True:
             reply = await self._connection.command(
-                "SCAN", cursor, "MATCH", f"{keys.prefix(pool)}*", "COUNT", SCAN_STEP
+                pool, "SCAN", cursor, "MATCH", f"{keys.prefix(pool)}*", "COUNT", SCAN_STEP
             )
             raw_cursor, raw_names = cast("list[object]", reply)
             cursor = _text(raw_cursor)
-            yield await self._keys(_texts(raw_names))
+            yield await self._keys(pool, _texts(raw_names))
             if cursor == "0":
                 return
 
@@ -126,22 +128,23 @@ class Inspection:
         found: dict[str, str] = {}
         for batch in _batches(digests, SCAN_STEP):
             questions = [("GET", keys.idempotency_key(pool, digest)) for digest in batch]
-            answers = await self._connection.commands(questions)
+            answers = await self._connection.commands(pool, questions)
             for digest, raw in zip(batch, answers, strict=True):
                 found[digest] = "" if raw is None else _text(raw).split(" ", 1)[0]
         return found
 
-    async def _keys(self, names: list[str]) -> list[KeyFacts]:
+    async def _keys(self, pool: str, names: list[str]) -> list[KeyFacts]:
         questions = [(word, name) for name in names for word in ("TYPE", "PTTL")]
-        answers = await self._connection.commands(questions)
+        answers = await self._connection.commands(pool, questions)
         return [
             _key(name, _text(found_type), int(cast("int", lifetime)))
             for name, found_type, lifetime in zip(names, answers[::2], answers[1::2], strict=True)
         ]
 
-    async def _page(self, key: str, after: str) -> list[tuple[str, int]]:
+    async def _page(self, pool: str, after: str) -> list[tuple[str, int]]:
+        key = keys.line_key(pool)
         reply = await self._connection.command(
-            "ZRANGE", key, after, "+inf", "BYSCORE", "LIMIT", 0, PAGE, "WITHSCORES"
+            pool, "ZRANGE", key, after, "+inf", "BYSCORE", "LIMIT", 0, PAGE, "WITHSCORES"
         )
         return [(_text(name), int(float(_text(score)))) for name, score in _pairs(reply)]
 

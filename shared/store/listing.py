@@ -55,7 +55,7 @@ class Listing:
 
     async def node_ids(self, pool: str) -> tuple[str, ...]:
         """Return the nodes that have a lease, sorted."""
-        reply = await self._connection.command("ZRANGE", keys.nodes_key(pool), 0, -1)
+        reply = await self._connection.command(pool, "ZRANGE", keys.nodes_key(pool), 0, -1)
         return tuple(sorted(name.decode() for name in reply))  # type: ignore[attr-defined]
 
 

@@ -22,7 +22,8 @@ from shared.records import (
 )
 from shared.states import Admin, SessionState
 from shared.store import replies
-from shared.store.connection import ANSWER_WITHIN_S, BlockingConnection, Connection
+from shared.store.connection import BlockingConnection, Connection
+from shared.store.endpoints import ANSWER_WITHIN_S
 from shared.store.scripts import Argument, Reply
 
 SWEEP_BUDGET = 64

@@ -63,12 +63,14 @@ class Sessions:
 
     async def request(self, session_id: str) -> SessionRequest | None:
         """Return what the client asked for, or None if the session is unknown."""
-        raw = await self._connection.get(keys.request_key(pool_of(session_id), session_id))
+        pool = pool_of(session_id)
+        raw = await self._connection.get(pool, keys.request_key(pool, session_id))
         return None if raw is None else replies.request(raw)
 
     async def image(self, session_id: str) -> bytes | None:
         """Return the session's image (JPEG), if it has one."""
-        return await self._images.get(keys.image_key(pool_of(session_id), session_id))
+        pool = pool_of(session_id)
+        return await self._images.get(pool, keys.image_key(pool, session_id))
 
     async def advance(
         self,

@@ -34,7 +34,7 @@ class Trail:
         after = since
         while True:
             reply = await self._connection.command(
-                "XRANGE", keys.trail_key(pool), after, until, "COUNT", PAGE
+                pool, "XRANGE", keys.trail_key(pool), after, until, "COUNT", PAGE
             )
             page = _entries(reply)
             for entry in page:
@@ -46,21 +46,23 @@ class Trail:
     async def latest(self, pool: str, count: int) -> list[Event]:
         """Return the last *count* entries, oldest first."""
         reply = await self._connection.command(
-            "XREVRANGE", keys.trail_key(pool), "+", "-", "COUNT", count
+            pool, "XREVRANGE", keys.trail_key(pool), "+", "-", "COUNT", count
         )
         return _entries(reply)[::-1]
 
     async def first(self, pool: str) -> Event | None:
         """Return the oldest entry that is kept."""
-        reply = await self._connection.command("XRANGE", keys.trail_key(pool), "-", "+", "COUNT", 1)
+        reply = await self._connection.command(
+            pool, "XRANGE", keys.trail_key(pool), "-", "+", "COUNT", 1
+        )
         return next(iter(_entries(reply)), None)
 
     async def is_trimmed(self, pool: str) -> bool:
         """Whether the trail no longer holds everything that was ever written to it."""
         name = keys.trail_key(pool)
-        if not await self._connection.command("EXISTS", name):
+        if not await self._connection.command(pool, "EXISTS", name):
             return False
-        told = _fields(await self._connection.command("XINFO", "STREAM", name))
+        told = _fields(await self._connection.command(pool, "XINFO", "STREAM", name))
         return int(told["entries-added"]) > int(told["length"])
 
     async def follow(self, pool: str, after: str) -> AsyncIterator[Event]:
@@ -69,7 +71,7 @@ class Trail:
         Raises:
             StoreUnavailable: The connection is lost. Follow again from the last id that came.
         """
-        client, key = self._connection.own_client(), keys.trail_key(pool)
+        client, key = self._connection.own_client(pool), keys.trail_key(pool)
         try:
             while True:
                 async with asyncio.timeout(_ANSWER_WITHIN_S):

@@ -16,7 +16,8 @@ import redis.asyncio.client
 import redis.exceptions
 
 from shared.store import keys
-from shared.store.connection import ANSWER_WITHIN_S, Connection
+from shared.store.connection import Connection
+from shared.store.endpoints import ANSWER_WITHIN_S
 
 _RETRY_S = 0.5
 _SILENCE_S = 10.0
@@ -25,20 +26,23 @@ _SILENCE_S = 10.0
 
 def assignment_hints(connection: Connection, pool: str, node_id: str) -> AsyncIterator[str | None]:
     """Yield when something may have changed for *node_id*: at (re)subscription and at each hint."""
-    return _hints(connection, [keys.assignments_channel(pool, node_id)])
+    return _hints(connection, pool, [keys.assignments_channel(pool, node_id)])
 
 
 def session_hints(
     connection: Connection, pools: Iterable[str], replica: str
 ) -> AsyncIterator[str | None]:
     """Yield sessions of *pools* that may have changed; None at (re)subscription: any may have."""
-    return _hints(connection, [keys.changes_channel(pool, replica) for pool in pools])
+    names = tuple(pools)
+    return _hints(connection, names[0], [keys.changes_channel(pool, replica) for pool in names])
 
 
-async def _hints(connection: Connection, channels: Iterable[str]) -> AsyncIterator[str | None]:
+async def _hints(
+    connection: Connection, pool: str, channels: Iterable[str]
+) -> AsyncIterator[str | None]:
     """Yield the text of each hint, and None when anything may have been missed."""
     while True:
-        subscriber = connection.pubsub()
+        subscriber = connection.pubsub(pool)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 await subscriber.subscribe(*channels)

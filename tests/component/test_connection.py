@@ -14,7 +14,7 @@ import redis.exceptions
 from shared.errors import StartupError, StoreUnavailable
 from shared.records import OpenRequest, SessionLimits, SessionRequest
 from shared.store import BeatLink, Registry
-from shared.store.connection import ANSWER_WITHIN_S
+from shared.store.endpoints import ANSWER_WITHIN_S
 from tests.support.played_node import PlayedNode
 from tests.support.redis_server import POOL, RawRedis, RedisServer, StartRedis
 from tests.support.scenario import sid

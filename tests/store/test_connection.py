@@ -11,7 +11,8 @@ import pytest
 
 from shared.errors import StoreUnavailable
 from shared.store import Registry
-from shared.store.connection import ANSWER_WITHIN_S, Connection
+from shared.store.connection import Connection
+from shared.store.endpoints import ANSWER_WITHIN_S
 from tests.support.redis_server import POOL
 from tests.support.wait import scaled_s, wait_until
 
@@ -76,7 +77,7 @@ async def test_a_greeting_that_is_never_answered_is_given_up(redis_url: str) -> 
 
 @pytest.mark.parametrize(
     "call",
-    [Connection.ping, lambda connection: connection.command("EXISTS", "nothing")],
+    [Connection.ping, lambda connection: connection.command(POOL, "EXISTS", "nothing")],
     ids=["ping", "command"],
 )
 async def test_a_call_can_be_stopped_at_any_moment(
@@ -96,5 +97,5 @@ async def test_a_call_can_be_stopped_at_any_moment(
         task.cancel()
         done, _ = await asyncio.wait({task}, timeout=scaled_s(2))
         assert done, f"it goes on after a cancellation at turn {moment}"
-        assert await connection.command("ECHO", "mine") == b"mine"
+        assert await connection.command(POOL, "ECHO", "mine") == b"mine"
     await connection.aclose()

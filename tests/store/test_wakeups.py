@@ -85,8 +85,8 @@ async def test_a_server_that_falls_silent_is_left(
     subscribers: list[PubSub] = []
     make = Connection.pubsub
 
-    def counted(self: Connection) -> PubSub:
-        subscribers.append(make(self))
+    def counted(self: Connection, pool: str) -> PubSub:
+        subscribers.append(make(self, pool))
         return subscribers[-1]
 
     monkeypatch.setattr(Connection, "pubsub", counted)
