@@ -124,7 +124,7 @@ KEY_TABLE: tuple[KeyKind, ...] = (
         type="zset",
         what="live sessions of one identity while its number is limited, score = ticket",
         lifetime="while it has any",
-        lasting=False,
+        lasting=True,
     ),
     KeyKind(
         suffix="ctr",

@@ -66,7 +66,7 @@ def violations(found: list[Key]) -> list[str]:
     wrong = [f"{name} belongs to no row of the key table" for name in names if not kind_of(name)]
     for prefix in sorted({name.split("}:")[0] + "}:" for name in names if kind_of(name)}):
         pool = Pool(found, prefix)
-        for check in (_places, _line, _slots, _free, _deadlines, _lifetimes, _images):
+        for check in (_places, _line, _slots, _free, _deadlines, _lifetimes, _images, _identities):
             wrong += check(pool)
     return wrong
 
@@ -156,13 +156,18 @@ def _lifetimes(pool: Pool) -> Iterator[str]:
             continue
         if kind.suffix == "idem:<hash>":
             owner = key.parts[""].split()[0]
-        if kind.suffix == "id:<hash>" and pool.live.keys() >= key.parts.keys():
-            continue
         if owner not in pool.live and owner not in pool.nodes:
             yield f"{name} would stay for ever: nothing live owns it"
     for name in pool.live:
         if pool.keys[f"s:{name}"].ttl_ms >= 0:
             yield f"s:{name} is live and would vanish"
+
+
+def _identities(pool: Pool) -> Iterator[str]:
+    """Only live sessions count for an identity."""
+    for name in pool.keys:
+        if name.startswith("id:") and (gone := pool.fields(name).keys() - pool.live.keys()):
+            yield f"{name} still counts {sorted(gone)}"
 
 
 def _images(pool: Pool) -> Iterator[str]:
