@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shared.store.scripts import Argument
 from tests.support.scenario import START_MS, World, sid
 
 T = START_MS
@@ -128,7 +129,7 @@ def test_a_live_node_can_t_speak_for_another(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     other = world.add_node("n2")
-    stranger = {"node_id": "n2", "incarnation": other.incarnation}
+    stranger: dict[str, Argument] = {"node_id": "n2", "incarnation": other.incarnation}
     assert world.call("end_session", **{**world.owner("a"), **DONE, **stranger}) == ("fenced", [])
     assert world.changes == {}
 
