@@ -111,6 +111,7 @@ class Cluster:
             "GREENROOM_LIVEKIT_API_KEY": livekit.api_key,
             "GREENROOM_LIVEKIT_API_SECRET": livekit.api_secret,
             "GREENROOM_DEPLOYMENT_ID": "cluster",
+            "GREENROOM_QUEUE_LEASE_S": "0",
             "GREENROOM_NODE_TTL_S": str(NODE_TTL_S),
             "GREENROOM_BEAT_INTERVAL_S": "1.0",
             "GREENROOM_SILENCE_MARGIN_S": "2.0",
