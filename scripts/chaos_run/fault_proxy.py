@@ -19,6 +19,7 @@ from scripts.chaos_run.schedule import Kind
 
 _CHUNK_BYTES = 65536
 _LATE_S = (0.1, 1.5)
+_COPY_LATE_S = (0.0, 5.0)
 _SWALLOWS = (Kind.BLACK_HOLE, Kind.DEAF)
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: close sends a reset."""
@@ -67,7 +68,13 @@ class FaultProxy:
         self.fault: Kind | None = None
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._copies: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+
+    @property
+    def copies_on_their_way(self) -> int:
+        """Calls that will be done a second time."""
+        return len(self._copies)
 
     async def open(self) -> None:
         """Listen."""
@@ -93,16 +100,18 @@ class FaultProxy:
             self._server.close()
         for link in list(self._links):
             link.reset()
-        for task in list(self._tasks):
+        tasks = [*self._tasks, *self._copies]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)
 
-    def later(self, work: Callable[[], asyncio.Task[None]]) -> None:
-        """Keep a task of this proxy, so that it's ended with it."""
-        task = work()
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def double(self, command: bytes) -> None:
+        """Have *command* done again, some time later, on a connection of its own."""
+        after_s = self.chance.uniform(*_COPY_LATE_S)
+        task = asyncio.create_task(_send_once(self.redis_port, command, after_s))
+        self._copies.add(task)
+        task.add_done_callback(self._copies.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -188,7 +197,7 @@ class _Link:
             if fault is Kind.DELAY and chance.random() < 0.5:
                 await asyncio.sleep(chance.uniform(*_LATE_S))
             if fault is Kind.DOUBLE and is_script(command):
-                self._double(command, chance.uniform(0.0, _LATE_S[1]))
+                self._proxy.double(command)
             self._drops_next_reply = fault is Kind.DROP_REPLIES and chance.random() < 0.5
             self._redis.write(command)
             await self._redis.drain()
@@ -206,10 +215,6 @@ class _Link:
                 await asyncio.sleep(chance.uniform(*_LATE_S))
             self._client.write(data)
             await self._client.drain()
-
-    def _double(self, command: bytes, after_s: float) -> None:
-        proxy = self._proxy
-        proxy.later(lambda: asyncio.create_task(_send_once(proxy.redis_port, command, after_s)))
 
 
 async def _send_once(redis_port: int, command: bytes, after_s: float) -> None:

@@ -148,6 +148,11 @@ class Fleet:
         finally:
             await registry.aclose()
 
+    @property
+    def copies_on_their_way(self) -> int:
+        """Calls that will yet be done a second time."""
+        return sum(proxy.copies_on_their_way for proxy in self.proxies.values())
+
     def take_surprises(self) -> list[Surprise]:
         """Return who ended unasked since the last call."""
         found = [one for member in self.members.values() for one in member.surprises]

@@ -2,8 +2,8 @@
 
 Guests come and faults happen as planned; then everything is healed, and all must come to rest: each
 session ended, each slot free, each node serving. What was seen goes to the verdict. Before the next
-seed the records of the ended sessions are let expire, as an hour would do, and copies of calls that
-are still on their way get the time to arrive.
+seed the records of the ended sessions are let expire, as an hour would do; copies of calls that are
+still on their way have arrived by then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.support.wait import scaled_s
 SETTLES_WITHIN_S = 90.0
 """Struck nodes rest for up to half a minute, and then the line has to be served."""
 _QUIET_S = 2.5
-"""Longer than any copy of a call is on its way, and than two beats."""
+"""Longer than any call is on its way, and than two beats."""
 _LOOK_EVERY_S = 0.2
 
 
@@ -76,7 +76,7 @@ async def play(fleet: Fleet, plan: Plan) -> Played:
         faults = Faults(fleet, plan.seed)
         await faults.run(plan.faults)
         away = await fleet.heal()
-        await _settle(registry, coming)
+        await _settle(registry, fleet, coming)
         since = f"({latest[-1].id}" if latest else "-"
         seen = await _look(registry, fleet, visits, since)
     finally:
@@ -98,7 +98,7 @@ async def play(fleet: Fleet, plan: Plan) -> Played:
     )
 
 
-async def _settle(registry: Registry, coming: list[asyncio.Task[None]]) -> None:
+async def _settle(registry: Registry, fleet: Fleet, coming: list[asyncio.Task[None]]) -> None:
     """Return when all is at rest for a while, or when it should be and isn't."""
     deadline_s = time.monotonic() + scaled_s(SETTLES_WITHIN_S)
     await asyncio.wait(coming, timeout=scaled_s(SETTLES_WITHIN_S))
@@ -108,7 +108,7 @@ async def _settle(registry: Registry, coming: list[asyncio.Task[None]]) -> None:
     quiet_since_s: float | None = None
     while time.monotonic() < deadline_s:
         now_s = time.monotonic()
-        if not await _is_quiet(registry):
+        if fleet.copies_on_their_way or not await _is_quiet(registry):
             quiet_since_s = None
         elif quiet_since_s is None:
             quiet_since_s = now_s

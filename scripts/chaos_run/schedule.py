@@ -44,7 +44,7 @@ class Kind(StrEnum):
     DROP_REPLIES = "drop_replies"
     """Calls count, half of their replies don't come: the connection is reset instead."""
     DOUBLE = "double"
-    """Each script is run a second time, up to 1.5 s later."""
+    """Each script is run a second time, up to 5 s later."""
     DEAF = "deaf"
     """Beats go through, everything else vanishes: a node that lives and accepts nothing."""
     EMPTY = "empty"

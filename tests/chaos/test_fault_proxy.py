@@ -135,7 +135,9 @@ async def test_scripts_are_doubled_and_nothing_else(way: Way) -> None:
     reader, writer = await way.connect()
     writer.write(PING + SCRIPT)
     assert await asyncio.wait_for(reader.readexactly(10), 5) == b"+OK\r\n+OK\r\n"
-    await wait_until(lambda: way.upstream.heard.count(SCRIPT) == 2, "the copy arrives")
+    await wait_until(
+        lambda: way.upstream.heard.count(SCRIPT) == 2, "the copy arrives", timeout_s=10
+    )
     assert way.upstream.heard.count(PING) == 1
 
 
