@@ -17,29 +17,40 @@ if now == 0 then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- What is kept for the whole pool, read once. Whoever changes one of these keeps it here, too.
+local pool = {}
+do
+  local names = {'rt', 'rt_wall', 'run', 'gen', 'ttl', 'grace', 'hold'}
+  local values = redis.call('HMGET', CTR, unpack(names))
+  for i, name in ipairs(names) do pool[name] = values[i] or nil end
+end
+
 -- Registry time, ms: advances with the wall clock, per call at least 0 and at most 2 s. A step of
 -- the clock, a pause of Redis or of every caller therefore stops all deadlines instead of firing them.
-local function read_registry_time()
-  local seen = redis.call('HMGET', CTR, 'rt', 'rt_wall')
-  local rt, wall = tonumber(seen[1] or now), tonumber(seen[2] or now)
-  return rt + math.min(math.max(now - wall, 0), 2000)
+local rt = tonumber(pool.rt or now) + math.min(math.max(now - tonumber(pool.rt_wall or now), 0), 2000)
+
+local issued = {}                 -- the last number of each name, once it is known
+
+local function last_number(name)
+  issued[name] = issued[name] or tonumber(redis.call('HGET', CTR, name) or 0)
+  return issued[name]
 end
-local rt = read_registry_time()
+
+local function note_number(name, number)
+  redis.call('HSET', CTR, name, number)
+  issued[name] = tonumber(number)
+end
 
 -- R5: a number seen elsewhere is never issued again, even if its issue was lost. All numbers follow the
 -- clock, so an epoch that a registering node names also stands for the tickets before it.
 local function fold_number(name, seen)
-  if tonumber(seen) > tonumber(redis.call('HGET', CTR, name) or 0) then
-    redis.call('HSET', CTR, name, seen)
-  end
+  if tonumber(seen) > last_number(name) then note_number(name, seen) end
 end
 
 -- Tickets, epochs, incarnations and versions: never twice, never back, whatever the clock does.
 local function next_number(name, at_least)
-  local last = tonumber(redis.call('HGET', CTR, name) or 0)
-  local number = math.max(last + 1, now, (at_least or 0) + 1)
-  redis.call('HSET', CTR, name, number)
-  return number
+  note_number(name, math.max(last_number(name) + 1, now, (at_least or 0) + 1))
+  return issued[name]
 end
 
 local function text(value)

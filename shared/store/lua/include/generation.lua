@@ -5,36 +5,39 @@ local HOLD_SHARE = 0.4            -- of a lease: two beats and a bit
 
 local function note_generation()
   local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-  local seen = redis.call('HMGET', CTR, 'run', 'gen', 'ttl')
-  if seen[1] == run then return end
-  redis.call('HSET', CTR, 'run', run, 'gen', tonumber(seen[2] or 0) + 1)
-  if not seen[1] then return end                -- an empty registry: there is nothing to wait for
-  local lease = tonumber(seen[3] or 0)
-  redis.call('HSET', CTR, 'grace', rt + lease, 'hold', rt + math.floor(lease * HOLD_SHARE))
+  if pool.run == run then return end
+  local is_new = not pool.run                   -- an empty registry: there is nothing to wait for
+  pool.run, pool.gen = run, tostring(tonumber(pool.gen or 0) + 1)
+  redis.call('HSET', CTR, 'run', run, 'gen', pool.gen)
+  if is_new then return end
+  local lease = tonumber(pool.ttl or 0)
+  pool.grace, pool.hold = rt + lease, rt + math.floor(lease * HOLD_SHARE)
+  redis.call('HSET', CTR, 'grace', pool.grace, 'hold', pool.hold)
   redis.call('DEL', key('free'))                -- a node comes back into it with its next beat
 end
 
--- Every script that writes calls this first, once it is sure that it will write.
+-- Every script that writes calls this first, once it is sure that it will write; again is harmless.
 local function keep_registry_time()
+  if pool.is_kept then return end
+  pool.is_kept = true
   redis.call('HSET', CTR, 'rt', rt, 'rt_wall', now)
   note_generation()
 end
 
 local function in_grace()
-  return rt < tonumber(redis.call('HGET', CTR, 'grace') or 0)
+  return rt < tonumber(pool.grace or 0)
 end
 
 -- Whether the node has beaten, or begun a life, in this generation.
 local function is_of_this_generation(nid)
   local gen = redis.call('HGET', key('n', nid), 'gen')
-  return not gen or gen == redis.call('HGET', CTR, 'gen')
+  return not gen or gen == pool.gen
 end
 
 -- `hold`: when it may end at the earliest; gone once it is over.
 local function is_held()
-  local c = redis.call('HMGET', CTR, 'hold', 'grace')
-  if not c[1] or rt >= tonumber(c[2]) then return false end
-  if rt < tonumber(c[1]) then return true end
+  if not pool.hold or not in_grace() then return false end
+  if rt < tonumber(pool.hold) then return true end
   for _, nid in ipairs(redis.call('ZRANGE', key('nodes'), 0, -1)) do
     if not is_of_this_generation(nid) then return true end
   end
