@@ -12,16 +12,19 @@ end
 
 -- Set (a time) or clear (false) deadlines by kind; the others stay as they are.
 local function set_deadlines(sid, changes)
-  local record, at = key('s', sid), read_deadlines(sid)
+  local record, at, set, cleared = key('s', sid), read_deadlines(sid), {}, {}
   for kind, value in pairs(changes) do
     if value then
       at[kind] = value
-      redis.call('HSET', record, 't_' .. kind, value)
+      set[#set + 1] = 't_' .. kind
+      set[#set + 1] = value
     elseif at[kind] then
       at[kind] = nil
-      redis.call('HDEL', record, 't_' .. kind)
+      cleared[#cleared + 1] = 't_' .. kind
     end
   end
+  if #set > 0 then redis.call('HSET', record, unpack(set)) end
+  if #cleared > 0 then redis.call('HDEL', record, unpack(cleared)) end
   local first
   for _, value in pairs(at) do
     if not first or value < first then first = value end
