@@ -67,7 +67,7 @@ def measure(client: Client, url: str, calls: int, note: Callable[[str], None]) -
 async def _compare(url: str, crowd: Crowd, name: str, empty: str, calls: int) -> list[Pair]:
     pool = redis.asyncio.Redis.from_url(url, max_connections=TASKS)
     shared = Multiplexer(ConnectionPool.from_url(url).make_connection)
-    registry, pooled = Registry.connect(url), _over_pool(url, pool, crowd.pool)
+    registry, pooled = Registry.connect(url), _over_pool(url, crowd.pool, pool)
     kinds: list[tuple[str, Call, Call]] = [
         ("GET", lambda: pool.get("plain"), lambda: shared.send(("GET", "plain"))),
         (
@@ -99,9 +99,9 @@ class _PoolAsScripts:
         """The pool belongs to somebody else."""
 
 
-def _over_pool(url: str, pool: redis.asyncio.Redis, name: str) -> Registry:
+def _over_pool(url: str, of_pool: str, pool: redis.asyncio.Redis) -> Registry:
     connection = Connection(url)
-    link = connection._link(name)  # noqa: SLF001 - what is compared
+    link = connection._link(of_pool)  # noqa: SLF001 - what is compared lies inside
     link.scripts = cast("Multiplexer", _PoolAsScripts(pool))
     return Registry(connection, Connection(url))
 

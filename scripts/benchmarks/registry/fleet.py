@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from redis import Redis
@@ -31,6 +31,8 @@ NODES, RESIDENTS_EACH, WAITING = 1_000, 10, 10_000
 _BEAT_EVERY_S, _SWEEPS_PER_S, _REPLICAS = 2.0, 4, 3
 _CONNECTIONS = 50
 LARGEST_NODE = 256
+_OTHERS = 16
+"""Half full: they take what the dead node leaves."""
 _SHORT_TTL_MS = 2_000
 _ROUNDS = 3
 
@@ -55,7 +57,7 @@ class Evacuation:
 
     sweep_ms: float
     goodbye_ms: float
-    """A node with as many residents retires by itself."""
+    """A node with as many residents retires by itself; nobody has room for them."""
 
 
 def measure(client: Client, seconds: float, note: Callable[[str], None]) -> Fleet:
@@ -126,7 +128,7 @@ def _sweeps(crowd: Crowd) -> list[Command]:
 
 
 def evacuate(client: Client, note: Callable[[str], None]) -> Evacuation:
-    """Let a full node die while another one has room, and that one say goodbye; some times over."""
+    """Let a full node die while others have room, and another one say goodbye; some times over."""
     note(f"a node with {LARGEST_NODE} residents dies, another one retires")
     rounds = [_evacuate(client) for _ in range(_ROUNDS)]
     return Evacuation(
@@ -138,24 +140,28 @@ def evacuate(client: Client, note: Callable[[str], None]) -> Evacuation:
 def _evacuate(client: Client) -> Evacuation:
     client.flushall()
     crowd = Crowd(client, "largest")
-    crowd.add_nodes(1, capacity=LARGEST_NODE, named="dies", ttl_ms=_SHORT_TTL_MS)
+    (dies,) = crowd.add_nodes(1, capacity=LARGEST_NODE, named="dies", ttl_ms=_SHORT_TTL_MS)
     crowd.open(LARGEST_NODE)
-    crowd.play(crowd.nodes)
-    crowd.add_nodes(1, capacity=LARGEST_NODE, named="takes")
-    dies, takes = crowd.nodes
-    _fall_silent(crowd, takes)
+    crowd.play([dies])
+    others = crowd.add_nodes(_OTHERS, capacity=2 * LARGEST_NODE // _OTHERS)
+    crowd.open(LARGEST_NODE)
+    crowd.play(others)
+    _fall_silent(crowd, others)
     calls = 2 * LARGEST_NODE // SWEEP_BUDGET  # all are returned before the first is assigned
     sweep_us = longest_us(client, [crowd.command("sweep_nodes", budget=SWEEP_BUDGET)] * calls)
-    crowd.play([takes])
-    if len(takes.residents) != LARGEST_NODE:
-        raise RuntimeError(f"{len(takes.residents)} of {LARGEST_NODE} left {dies.node_id}")
-    crowd.add_nodes(1, capacity=LARGEST_NODE, named="takes")
-    goodbye = crowd.command("retire_node", node_id=takes.node_id, incarnation=takes.incarnation)
+    crowd.play(others)
+    moved = sum(len(node.residents) for node in others) - LARGEST_NODE
+    if moved != LARGEST_NODE:
+        raise RuntimeError(f"{moved} of {LARGEST_NODE} sessions went from {dies.node_id} elsewhere")
+    (leaves,) = crowd.add_nodes(1, capacity=LARGEST_NODE, named="leaves")
+    crowd.open(LARGEST_NODE)
+    crowd.play([leaves])
+    goodbye = crowd.command("retire_node", node_id=leaves.node_id, incarnation=leaves.incarnation)
     return Evacuation(sweep_ms=sweep_us / 1000, goodbye_ms=longest_us(client, [goodbye]) / 1000)
 
 
-def _fall_silent(crowd: Crowd, lives: Node) -> None:
-    """Let time pass in which one node beats and the other one doesn't."""
+def _fall_silent(crowd: Crowd, live: Sequence[Node]) -> None:
+    """Let time pass in which all but one node beat."""
     for _ in range(_SHORT_TTL_MS // 1000 + 1):
         time.sleep(1)
-        crowd.send([crowd.beat(lives)])
+        crowd.send(crowd.beat(node) for node in live)
