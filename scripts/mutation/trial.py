@@ -29,12 +29,15 @@ _TESTS_OF_PIECE = {
     "adoption": ("adopt_session", "failover"),
     "core": ("open_session", "sweep_deadlines", "register_node", "failover"),
     "deadlines": ("open_session", "advance_session", "sweep_deadlines"),
+    "blame": ("tries_and_strikes",),
+    "choice": ("tries_and_strikes", "give_back"),
     "dispatch": ("open_session", "give_back"),
     "ending": ("cancel_session", "give_back", "sweep_nodes", "sweep_deadlines"),
     "generation": ("failover",),
     "members": ("give_back", "sweep_nodes"),
     "owner": ("end_session", "advance_session"),
     "presence": ("beat_presence",),
+    "recent": ("tries_and_strikes",),
     "slots": ("beat_node", "sweep_deadlines", "failover"),
 }
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[\S+\])?(?: - (.*))?$", re.MULTILINE)

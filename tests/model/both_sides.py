@@ -112,7 +112,7 @@ def _seen(record: dict[str, str]) -> dict[str, object]:
         "node": record["node"],
         "epoch": int(record["epoch"]),
         "attempt": int(record["attempt"]),
-        "count": int(record.get("count", 0)),
+        "counts": record.get("counts", ""),
         "reason": record.get("reason", ""),
         "at": at,
     }
@@ -124,7 +124,7 @@ def _expected(session: Session) -> dict[str, object]:
         "node": session.node,
         "epoch": session.epoch,
         "attempt": session.attempt,
-        "count": session.count,
+        "counts": " ".join(f"{at}:{weight}" for at, weight in session.counts),
         "reason": session.reason,
         "at": session.at,
     }

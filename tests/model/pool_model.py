@@ -7,11 +7,12 @@ or images. `script_model` makes the scripts of them. Where the two disagree, one
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from shared.states import ENDED_AS, ENDED_STATES, Reason
 
-NEVER = -(10**15)
-WINDOW_MS = 600_000
+T = TypeVar("T")
+WINDOW_S = 600
 ENDS_AS = dict.fromkeys(("accept_timeout", "join_failed", "join_timeout"), "join_timeout")
 ENDS_AS["start_timeout"] = "start_timeout"
 
@@ -28,8 +29,10 @@ class Session:
     reason: str = ""
     avoid: str = ""
     attempt: int = 1
-    count: int = 0
-    counted: int = NEVER
+    counts: list[tuple[int, int]] = field(default_factory=list)
+    """Second and weight of each accident that counted."""
+    failed_on: list[tuple[int, str]] = field(default_factory=list)
+    mates: str = ""
     acked: int | None = None
     assigned_rt: int = 0
     admitted: bool = False
@@ -56,7 +59,7 @@ class Node:
     stamp: int = 0
     beat: int = 0
     strikes: int = 0
-    struck: int = NEVER
+    struck: list[tuple[int, int]] = field(default_factory=list)
     rest: int = 0
     slots: dict[str, int] = field(default_factory=dict)
     """Session → epoch; ``!session`` for a quarantined one."""
@@ -108,29 +111,44 @@ class PoolModel:
 
     # Slots.
 
-    def refresh(self, nid: str) -> None:
+    def serves(self, nid: str) -> bool:
         n = self.nodes[nid]
         fit = n.lease is not None and n.lease > self.rt and n.state in ("idle", "busy")
+        return fit and n.media_ok and n.capacity > 0
+
+    def refresh(self, nid: str) -> None:
+        n = self.nodes[nid]
         self.free.pop(nid, None)
-        if fit and n.media_ok and n.rest <= self.rt and n.used < n.capacity:
+        if self.serves(nid) and n.rest <= self.rt and n.used < n.capacity:
             self.free[nid] = n.used / n.capacity
 
-    def pick(self, avoid: str) -> str | None:
-        last = None
+    def recent(self, entries: list[tuple[int, T]]) -> list[tuple[int, T]]:
+        return [entry for entry in entries if entry[0] > self.rt // 1000 - WINDOW_S]
+
+    def dislike(self, nid: str, s: Session | None) -> int:
+        if s is None:
+            return 0
+        if nid == s.avoid or nid in (node for _, node in self.recent(s.failed_on)):
+            return 2
+        held = [self.sessions[name] for name in self.nodes[nid].slots if name[0] != "!"]
+        return int(bool(s.mates) and any(mate.mates == s.mates for mate in held))
+
+    def pick(self, s: Session | None) -> str | None:
+        best, least = None, 3
         for nid in sorted(self.free, key=lambda nid: (self.free[nid], nid)):
             lease = self.nodes[nid].lease
             if lease is None or lease <= self.rt:
                 del self.free[nid]
-            elif nid != avoid:
+            elif (how_much := self.dislike(nid, s)) == 0:
                 return nid
-            else:
-                last = nid
-        return last
+            elif how_much < least:
+                best, least = nid, how_much
+        return best
 
     def dispatch(self) -> None:
         for name in self.line:
             s = self.sessions[name]
-            if (nid := self.pick(s.avoid)) is None:
+            if (nid := self.pick(s)) is None:
                 return
             s.state, s.node, s.epoch, s.assigned_rt = "assigned", nid, self.number("epoch"), self.rt
             s.at = self.due(name, "assigned") | {k: v for k, v in s.at.items() if k == "session"}
@@ -158,10 +176,14 @@ class PoolModel:
 
     def strike(self, nid: str) -> None:
         n = self.nodes[nid]
-        n.strikes = n.strikes + 1 if self.rt - n.struck < WINDOW_MS else 1
-        n.struck = self.rt
+        n.struck = [*self.recent(n.struck), (self.rt // 1000, 1)][-5:]
+        n.strikes = len(n.struck)
         n.rest = self.rt + (30_000 if n.strikes >= 3 else min(5_000 * n.strikes, 20_000))
         self.refresh(nid)
+
+    def forgive(self, nid: str) -> None:
+        n = self.nodes[nid]
+        n.strikes, n.rest, n.struck = 0, 0, []
 
     # Ends and returns.
 
@@ -179,7 +201,8 @@ class PoolModel:
         self, name: str, why: str, weight: int, lost_at: int, *, quarantine: bool = False
     ) -> str:
         s = self.sessions[name]
-        count = weight + (s.count if self.rt - s.counted < WINDOW_MS else 0)
+        counts = self.recent(s.counts)
+        count = weight + sum(before for _, before in counts)
         if s.state == "draining" or count >= 6:
             self.finish(name, ENDS_AS.get(why, "recovery_limit"), quarantine=quarantine)
             return "ended"
@@ -187,8 +210,9 @@ class PoolModel:
             s.left = max(s.at["session"] - max(lost_at, s.assigned_rt), 0)
         self.leave_slot(name, quarantine=quarantine)
         s.state, s.avoid, s.node, s.epoch = "queued", s.node, "", self.number("epoch")
-        s.count, s.acked, s.attempt = count, None, s.attempt + 1
-        s.counted = self.rt if weight else s.counted
+        s.acked, s.attempt = None, s.attempt + 1
+        if weight:
+            s.counts = [*counts, (self.rt // 1000, weight)]
         s.at = self.due(name, "queued")
         return "returned"
 
@@ -211,6 +235,16 @@ class PoolModel:
         if s.acked is None:
             return 0
         return 2 if mates[0] == 1 or (s.state == "starting_pipeline" and mates[1] == 1) else 1
+
+    def failure(self, name: str, nid: str) -> int:
+        s = self.sessions[name]
+        s.failed_on, before = self.recent(s.failed_on), s.failed_on
+        tried = {node for _, node in s.failed_on}
+        if nid not in tried:
+            s.failed_on.append((self.rt // 1000, nid))
+            return 2
+        s.failed_on = before
+        return 0 if any(self.serves(other) for other in self.nodes.keys() - tried) else 2
 
     def owns(self, nid: str, inc: int, name: str, epoch: int) -> bool:
         s = self.sessions.get(name)

@@ -32,7 +32,7 @@ class ScriptModel(PoolModel):
     def open_session(self, name: str, queue_size: int, limits: dict[str, int]) -> Reply:
         if name in self.sessions:
             return ("exists", self.sessions[name].state)
-        if self.line or self.pick("") is None:
+        if self.line or self.pick(None) is None:
             newcomers = [n for n in self.line if self.sessions[n].ticket > self.top]
             if len(newcomers) >= queue_size:
                 return ("full",)
@@ -92,7 +92,7 @@ class ScriptModel(PoolModel):
         else:
             s.at = limit if s.left is None else {"session": self.rt + s.left}
             s.left = None
-            self.nodes[nid].strikes = self.nodes[nid].rest = 0
+            self.forgive(nid)
             self.refresh(nid)
             self.dispatch()
 
@@ -124,16 +124,25 @@ class ScriptModel(PoolModel):
         self.keep()
         n = self.nodes[nid]
         n.capacity, n.media_ok = capacity, True
-        weight = {"node_shutdown": 0, "join_failed": 2}.get(why, 0)
+        weight = 0
         if why == "service_lost":
-            if capacity == 0:
-                n.mates = n.mates or self.mates(nid)
-            weight = self.weight(name, n.mates if capacity == 0 and n.mates else self.mates(nid))
+            weight = self._service_lost(nid, name, is_down=capacity == 0)
         elif why == "join_failed":
             self.strike(nid)
+            weight = self.failure(name, nid)
         outcome = self.back(name, why, weight, self.rt)
         self.dispatch()
         return (outcome,)
+
+    def _service_lost(self, nid: str, name: str, *, is_down: bool) -> int:
+        n = self.nodes[nid]
+        if is_down and n.mates is None:
+            self.strike(nid)
+            n.mates = self.mates(nid)
+        weight = self.weight(name, n.mates if is_down and n.mates else self.mates(nid))
+        if is_down and weight:
+            self.sessions[name].mates = f"{nid}@{n.inc}"
+        return weight
 
     # Nodes.
 
@@ -162,7 +171,7 @@ class ScriptModel(PoolModel):
         n.ttl, n.lease, n.beat, n.stamp = TTL_MS, self.rt + TTL_MS, self.rt, 0
         n.media_ok, n.mates = True, None
         if previous == 0:
-            n.strikes = n.rest = 0
+            self.forgive(nid)
         self.refresh(nid)
         self.dispatch()
         return ("registered", str(n.inc), kept)
@@ -234,6 +243,8 @@ class ScriptModel(PoolModel):
                 del n.slots["!" + name], n.free_after[name]
             else:
                 weight = self.weight(name, n.mates) if why == "node_died" else 0
+                if weight:
+                    self.sessions[name].mates = f"{nid}@{n.inc}"
                 self.back(name, why, weight, lost_at)
                 left += 1
         if not n.slots:
@@ -297,4 +308,5 @@ class ScriptModel(PoolModel):
             beaten = self.nodes[s.node].beat > s.assigned_rt
             if beaten and kind != "starting":
                 self.strike(s.node)
-            self.back(name, why, 2 if beaten else 0, self.rt, quarantine=True)
+            weight = self.failure(name, s.node) if beaten else 0
+            self.back(name, why, weight, self.rt, quarantine=True)

@@ -216,7 +216,7 @@ def test_a_session_that_the_node_lost_returns(world: World) -> None:
     assert world.state("a") == "queued"
     record = world.session("a")
     assert (record.returned_because, record.attempt) == ("node_lost_it", 2)
-    assert world.fact(f"s:{sid('a')}", "count") == "1"
+    assert world.count("a") == 1
 
 
 def test_a_session_that_was_just_accepted_can_t_be_missing(world: World) -> None:

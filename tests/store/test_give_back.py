@@ -32,7 +32,6 @@ def test_a_session_goes_back_with_its_old_ticket(world: World) -> None:
         "s:a avoid": "n1",
         "s:a epoch": now,
         "s:a attempt": "2",
-        "s:a count": "0",
         "s:a back": "node_shutdown",
         "s:a queued_rt": now,
         "s:a left": "1740000",
@@ -111,14 +110,14 @@ def test_what_the_node_can_do_now_is_known_before_dispatch(world: World, field: 
 
 @pytest.mark.parametrize(
     ("why", "count"),
-    [("node_shutdown", "0"), ("media_lost", "0"), ("join_failed", "2"), ("service_lost", "2")],
+    [("node_shutdown", 0), ("media_lost", 0), ("join_failed", 2), ("service_lost", 2)],
 )
-def test_only_failures_count(world: World, why: str, count: str) -> None:
+def test_only_failures_count(world: World, why: str, count: int) -> None:
     """A shutdown costs the session nothing; a failed join or a lost service counts two."""
     world.add_node()
     world.bring("a", "running")
     world.call("give_back", **giving(world, "a", why))
-    assert world.changes["s:a count"] == count
+    assert world.count("a") == count
 
 
 def test_a_failed_join_is_a_strike(world: World) -> None:
@@ -157,7 +156,7 @@ def test_counts_are_forgotten_after_ten_minutes(world: World) -> None:
         world.bring("a", "joining_room", d_queued=0)
         assert world.call("give_back", **giving(world, "a", "join_failed"))[0] == "returned"
         world.pass_time(600)
-    assert world.fact(f"s:{sid('a')}", "count") == "2"
+    assert world.count("a") == 2
 
 
 def test_the_last_session_of_a_dead_service_isn_t_taken_for_alone(world: World) -> None:
@@ -168,7 +167,7 @@ def test_the_last_session_of_a_dead_service_isn_t_taken_for_alone(world: World) 
     world.beat(capacity=0)
     for letter in "abc":
         world.call("give_back", **giving(world, letter, "service_lost"))
-    assert [world.fact(f"s:{sid(letter)}", "count") for letter in "abc"] == ["1", "1", "1"]
+    assert [world.count(letter) for letter in "abc"] == [1, 1, 1]
 
 
 def test_the_next_death_is_counted_anew(world: World) -> None:
@@ -179,11 +178,12 @@ def test_the_next_death_is_counted_anew(world: World) -> None:
     world.call("give_back", **giving(world, "b", "service_lost"))
     world.call("give_back", **giving(world, "a", "service_lost"))
     world.lives["n1"].residents.clear()
+    world.pass_time(5)
     world.beat()
     world.run("cancel_session", session_id=sid("b"), reason="client_stop")
     world.accept("a")
     world.call("give_back", **giving(world, "a", "service_lost"))
-    assert world.changes["s:a count"] == "3"
+    assert world.count("a") == 3
 
 
 def test_who_was_starting_alone_in_a_dead_service_counts_two(world: World) -> None:
@@ -193,7 +193,7 @@ def test_who_was_starting_alone_in_a_dead_service_counts_two(world: World) -> No
     world.bring("b", "starting_pipeline")
     world.call("give_back", **giving(world, "a", "service_lost"))
     world.call("give_back", **giving(world, "b", "service_lost"))
-    assert [world.fact(f"s:{sid(letter)}", "count") for letter in "ab"] == ["1", "2"]
+    assert [world.count(letter) for letter in "ab"] == [1, 2]
 
 
 def test_a_draining_session_ends_instead(world: World) -> None:

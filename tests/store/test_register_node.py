@@ -86,7 +86,7 @@ def test_it_waits_until_the_death_is_counted(world: World) -> None:
     assert world.call("register_node", **second) == ("wait", ["100"])
     world.run("sweep_nodes", budget=64)
     assert world.call("register_node", **second)[0] == "registered"
-    assert (world.state("a"), world.fact(f"s:{sid('a')}", "count")) == ("assigned n1", "2")
+    assert (world.state("a"), world.count("a")) == ("assigned n1", 2)
 
 
 def test_it_waits_until_the_last_session_has_left(world: World) -> None:
@@ -153,7 +153,7 @@ def test_the_same_process_keeps_equal_epochs(world: World) -> None:
     assert (word, told) == ("registered", kept)
     assert int(str(incarnation)) > life.incarnation
     assert (world.state("a"), world.line()) == ("running n1", "bc")
-    assert [world.fact(f"s:{sid(letter)}", "count") for letter in "bc"] == ["0", "0"]
+    assert [world.count(letter) for letter in "bc"] == [0, 0]
 
 
 def test_a_life_that_the_registry_forgot_is_let_in(world: World) -> None:

@@ -34,7 +34,7 @@ def test_what_it_still_held_goes_elsewhere(world: World) -> None:
     world.call("retire_node", node_id="n1", incarnation=life.incarnation)
     states = [world.state(letter) for letter in "abc"]
     assert states == ["assigned n2", "queued", "closed n1"]
-    assert [world.fact(f"s:{sid(letter)}", "count") for letter in "ab"] == ["0", "0"]
+    assert [world.count(letter) for letter in "ab"] == [0, 0]
     assert world.slots("n1") == []
 
 

@@ -35,8 +35,8 @@ def test_a_dead_node_s_session_is_first_in_line_again(world: World) -> None:
         "s:a avoid": "n1",
         "s:a epoch": now,
         "s:a attempt": "2",
-        "s:a count": "2",
-        "s:a counted": now,
+        "s:a counts": f"{int(now) // 1000}:2",
+        "s:a mates": f"n1@{T}",
         "s:a back": "node_died",
         "s:a queued_rt": now,
         "s:a left": "1800000",
@@ -62,7 +62,7 @@ _N1_DIED = {
     "nodes n1": None,
     "n:n1 state": "dead",
     "n:n1 strikes": "1",
-    "n:n1 struck": str(T + 10_000),
+    "n:n1 struck": f"{T // 1000 + 10}:1",
     "n:n1 rest": str(T + 15_000),
     "n:n1 ttl": "86400",
 }
@@ -109,7 +109,7 @@ def test_a_session_that_was_never_accepted_costs_nothing(world: World) -> None:
     world.bring("a", "running")
     world.open("b")
     world.kill("n1")
-    assert [world.fact(f"s:{sid(letter)}", "count") for letter in "ab"] == ["2", "0"]
+    assert [world.count(letter) for letter in "ab"] == [2, 0]
 
 
 def test_mates_count_one_and_the_only_starter_two(world: World) -> None:
@@ -119,7 +119,7 @@ def test_mates_count_one_and_the_only_starter_two(world: World) -> None:
     world.bring("b", "starting_pipeline")
     world.bring("c", "running")
     world.kill("n1")
-    assert [world.fact(f"s:{sid(letter)}", "count") for letter in "abc"] == ["1", "2", "1"]
+    assert [world.count(letter) for letter in "abc"] == [1, 2, 1]
 
 
 def test_three_deaths_alone_end_a_session(world: World) -> None:
@@ -156,7 +156,7 @@ def test_an_evacuation_in_parts_goes_on_where_it_stopped(world: World) -> None:
     word, (dead, _, _) = world.call("sweep_nodes", budget=1)
     assert (word, dead) == ("done", ["n1"])
     assert (world.state("a"), world.line()) == ("assigned n2", "bc")
-    assert [world.fact(f"s:{sid(letter)}", "count") for letter in "abc"] == ["1", "1", "1"]
+    assert [world.count(letter) for letter in "abc"] == [1, 1, 1]
 
 
 def test_at_most_two_of_a_small_fleet_die_in_one_second(world: World) -> None:

@@ -171,6 +171,11 @@ class World:
         """Return a session's present epoch."""
         return int(self.fact(self._s(letter), "epoch"))
 
+    def count(self, letter: str) -> int:
+        """Return what its accidents of the last ten minutes cost a session, as last written."""
+        entries = self.fact(self._s(letter), "counts").split()
+        return sum(int(entry.split(":")[1]) for entry in entries)
+
     def line(self) -> str:
         """Return the waiting sessions in order, by their letters."""
         return "".join(map(short, cast("list[str]", self.raw.zrange(f"{self.prefix}q", 0, -1))))

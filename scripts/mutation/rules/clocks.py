@@ -50,7 +50,8 @@ MUTANTS = (
     Mutant(
         name="hold waits for nobody",
         file="include/generation",
-        piece="if not is_of_this_generation(nid) then return true end",
+        piece="if not is_of_this_generation(redis.call('HGET', key('n', nid), 'gen')) then "
+        "return true end",
         instead="",
         harm="The line moves before all nodes have said what they hold.",
     ),

@@ -38,8 +38,8 @@ MUTANTS = (
     Mutant(
         name="free slot counted as theirs by those behind a line",
         file="open_session",
-        piece="redis.call('ZCARD', key('q')) == 0 and not is_held() and pick_node(nil)",
-        instead="pick_node(nil)",
+        piece="redis.call('ZCARD', key('q')) == 0 and not is_held() and pick_node({nodes = {}})",
+        instead="pick_node({nodes = {}})",
         harm="With a full line a newcomer is taken in because of a slot that somebody else gets.",
     ),
     Mutant(

@@ -43,8 +43,8 @@ MUTANTS = (
     Mutant(
         name="slot taken back is free at once",
         file="sweep_deadlines",
-        piece="return_to_line(sid, why, beaten and 2 or 0, rt, true)",
-        instead="return_to_line(sid, why, beaten and 2 or 0, rt, false)",
+        piece="beaten and failure_weight(sid, s[1]) or 0, rt, true)",
+        instead="beaten and failure_weight(sid, s[1]) or 0, rt, false)",
         harm="A node that is late by a second holds the old session and gets a new one.",
     ),
     Mutant(
@@ -63,17 +63,31 @@ MUTANTS = (
     ),
     Mutant(
         name="back to the node that lost it",
-        file="include/dispatch",
-        piece="elseif nid == avoid then",
-        instead="elseif false then",
+        file="include/choice",
+        piece="local nodes = {[avoid or ''] = true}",
+        instead="local nodes = {}",
         harm="A session returns to the machine that just failed it while another one is free.",
     ),
     Mutant(
         name="silent node given a session",
-        file="include/dispatch",
+        file="include/choice",
         piece="<= rt then\n        redis.call('ZREM', key('free'), nid)",
         instead="<= 0 then\n        redis.call('ZREM', key('free'), nid)",
         harm="People are placed on a machine that is down.",
+    ),
+    Mutant(
+        name="back to a node that failed it before",
+        file="include/choice",
+        piece="do nodes[entry[2]] = true end",
+        instead="do nodes[''] = true end",
+        harm="Two broken nodes hand a session to each other while a third one is free.",
+    ),
+    Mutant(
+        name="mates of a death placed together",
+        file="include/choice",
+        piece="if redis.call('HGET', key('s', sid), 'mates') == disliked.mates then return 1 end",
+        instead="",
+        harm="The session that crashed a process takes the same people along again.",
     ),
     Mutant(
         name="operator's drain ignored",

@@ -109,8 +109,8 @@ MUTANTS = (
     Mutant(
         name="session limit runs while waiting",
         file="include/ending",
-        piece="starting = false, session = false, queued = due(s[7])})",
-        instead="starting = false, queued = due(s[7])})",
+        piece="starting = false, session = false, queued = due(s[6])})",
+        instead="starting = false, queued = due(s[6])})",
         harm="A node's death costs its users their playing time.",
     ),
     Mutant(
@@ -129,8 +129,8 @@ MUTANTS = (
     ),
     Mutant(
         name="counts never forgotten",
-        file="include/ending",
-        piece="if rt - number(s[6]) < COUNT_WINDOW_MS then",
+        file="include/recent",
+        piece="if tonumber(at) > since then",
         instead="if true then",
         harm="A day-long session ends at its third unrelated accident.",
     ),
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         name="never accepted, yet counted",
-        file="include/ending",
+        file="include/blame",
         piece="if s[1] == 'assigned' or not s[2] then return 0 end",
         instead="",
         harm="A session is blamed for a process that it never was in.",
@@ -193,7 +193,7 @@ MUTANTS = (
     Mutant(
         name="paused limit begins anew",
         file="include/ending",
-        piece="local left = s[8] and math.max(tonumber(s[8]) - served_until, 0) or s[9]",
+        piece="local left = s[7] and math.max(tonumber(s[7]) - served_until, 0) or s[8]",
         instead="local left = nil",
         harm="Each return gives the user no limit at all.",
     ),
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         name="only starter not suspected",
-        file="include/ending",
+        file="include/blame",
         piece="(s[1] == 'starting_pipeline' and mates.starting == 1)",
         instead="false",
         harm="A session that crashes its service at the start is tried twice as often.",
@@ -224,6 +224,27 @@ MUTANTS = (
         piece="counted and death_weight(member.sid, count) or 0",
         instead="0",
         harm="A session that kills its machines is given one after the other.",
+    ),
+    Mutant(
+        name="each failure on the same node counted",
+        file="include/blame",
+        piece="return again and 0 or 2",
+        instead="return 2",
+        harm="One broken node ends the sessions that the line has no other place for.",
+    ),
+    Mutant(
+        name="failures counted once, whatever is left to try",
+        file="include/blame",
+        piece="return again and 0 or 2",
+        instead="return 0",
+        harm="A session that can't start goes round in a small pool for ever.",
+    ),
+    Mutant(
+        name="a death struck once per session",
+        file="give_back",
+        piece=" and redis.call('HEXISTS', key('n', node_id), 'mates') == 0",
+        instead="",
+        harm="One crash of a full node makes it suspect at once.",
     ),
     Mutant(
         name="holds learned from failures",

@@ -7,7 +7,7 @@
 -- Replies: adopted, fenced
 -- Fields: none
 -- Publishes: r:<replica>
--- Include: core, generation, deadlines, slots, owner, adoption, bundle
+-- Include: core, generation, recent, deadlines, slots, owner, adoption, bundle
 local sid, record = session_id, key('s', session_id)
 local known = redis.call('HMGET', record, 'state', 'node')
 local mine = owns(node_id, incarnation, sid, epoch)

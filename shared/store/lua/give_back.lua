@@ -7,7 +7,7 @@
 -- Replies: returned, ended, fenced
 -- Fields: none
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, deadlines, slots, holds, ending, dispatch, members, owner
+-- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, owner
 local UNCOUNTED = {node_shutdown = true, media_lost = true}
 local DISPATCH_BUDGET = 8
 
@@ -24,14 +24,17 @@ if MAY_BECOME.draining[redis.call('HGET', key('s', sid), 'state')] == nil
 
 keep_registry_time()
 redis.call('HSET', key('n', node_id), 'capacity', capacity, 'media_ok', media_ok)
-local weight = 2
+local weight
 if UNCOUNTED[why] then
   weight = 0
 elseif why == 'service_lost' then
-  local is_down = number(capacity) == 0
+  local is_down = number(capacity) == 0         -- its process died, with all that it held
+  if is_down and redis.call('HEXISTS', key('n', node_id), 'mates') == 0 then strike(node_id) end
   weight = death_weight(sid, is_down and mates_at_death(node_id) or count_mates(node_id))
+  if is_down and weight > 0 then note_death(sid, node_id) end
 else
   strike(node_id)
+  weight = failure_weight(sid, node_id)
 end
 local outcome = return_to_line(sid, why, weight, rt, false)
 dispatch(DISPATCH_BUDGET)

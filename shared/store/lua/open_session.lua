@@ -7,7 +7,7 @@
 -- Replies: created, exists, conflict, limited, full
 -- Fields: the session (include/record.lua); none for conflict, limited and full
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, deadlines, slots, dispatch, record, identity
+-- Include: core, generation, recent, deadlines, slots, choice, dispatch, record, identity
 local DISPATCH_BUDGET = 8
 
 -- The image that came ahead of a session which won't be: nobody else would ever claim it.
@@ -31,7 +31,7 @@ local existing = session_fields(sid)
 if existing then return {'exists', existing} end
 
 -- Served at once, or one more waiter: returned sessions don't count, their tickets are lower.
-local servable = redis.call('ZCARD', key('q')) == 0 and not is_held() and pick_node(nil)
+local servable = redis.call('ZCARD', key('q')) == 0 and not is_held() and pick_node({nodes = {}})
 if is_over_limit(identity_hash, servable, most_waiting, most_active) then
   drop_unclaimed_image()
   return {'limited'}

@@ -7,7 +7,7 @@
 -- Replies: ok
 -- Fields: now ms, waiting {sid, ticket, ...}, queue length, slots that serve the line, how many of them are taken, ms for which some of those are held, ms for which past sessions held theirs
 -- Publishes: nothing
--- Include: core, generation, slots
+-- Include: core, generation, recent, slots
 local slots, taken, held = 0, 0, {}
 
 local function look_at(nid)

@@ -8,7 +8,7 @@
 -- Replies: registered, wait, superseded
 -- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, deadlines, slots, holds, ending, dispatch, members
+-- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)

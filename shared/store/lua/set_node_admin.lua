@@ -8,7 +8,7 @@
 -- Replies: set, gone
 -- Fields: set: how many sessions it holds, quarantined ones included
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, deadlines, slots, dispatch
+-- Include: core, generation, recent, deadlines, slots, choice, dispatch
 local DISPATCH_BUDGET = 64
 
 local record = key('n', node_id)

@@ -6,7 +6,7 @@
 -- Replies: ok
 -- Fields: nodes {nid, state, judged, draining, inc, capacity, used, quarantined, media_ok, beat age ms, profile, start_ms, admin}, states {word, count, ...}, waiting sids, queue length, oldest wait ms, totals {name, value, ...}
 -- Publishes: nothing
--- Include: core, generation, deadlines, slots
+-- Include: core, generation, recent, deadlines, slots
 local nodes, states = {}, {}
 
 local function count_members(nid)

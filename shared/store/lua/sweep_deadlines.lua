@@ -7,7 +7,7 @@
 -- Replies: done, more
 -- Fields: returned {sid, epoch, why}, ended {sid, reason, why}, suspects {sid, version, lease}: waiting ones whose client was silent
 -- Publishes: w:<nid> assign, stop; r:<replica>
--- Include: core, generation, deadlines, slots, holds, ending, dispatch
+-- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch
 local DISPATCH_BUDGET, ASK_AGAIN_MS = 64, 10000
 
 keep_registry_time()
@@ -23,7 +23,7 @@ local function take_back(sid, why, is_nodes_fault)
   local s = redis.call('HMGET', key('s', sid), 'node', 'assigned_rt')
   local beaten = number(redis.call('HGET', key('n', s[1]), 'beat')) > number(s[2])
   if is_nodes_fault and beaten then strike(s[1]) end
-  note(sid, why, return_to_line(sid, why, beaten and 2 or 0, rt, true))
+  note(sid, why, return_to_line(sid, why, beaten and failure_weight(sid, s[1]) or 0, rt, true))
 end
 
 -- Silence of a waiting client is only a suspicion (R10): whoever sweeps looks into the room and settles it.

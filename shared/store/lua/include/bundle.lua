@@ -1,6 +1,6 @@
 -- What a node keeps of a session to bring it back (R14): what was asked and granted, never what is being
 -- done.
-local KEPT = {'ticket', 'created', 'attempt', 'count', 'counted', 'admitted', 'idem', 'idh', 'started',
+local KEPT = {'ticket', 'created', 'attempt', 'counts', 'mates', 'admitted', 'idem', 'idh', 'started',
   'left',  'd_queued', 'd_assigned', 'd_joining', 'd_controller', 'd_room_empty', 'd_starting', 'd_session',
   'd_draining'}
 

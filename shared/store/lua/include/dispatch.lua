@@ -1,25 +1,5 @@
 -- The one dispatch point: the head of the line steps onto the least used live node.
--- Needs: generation, deadlines, slots.
-local NODES_LOOKED_AT = 16
-
--- The first free node that is alive; not the one that just lost this session if another is free.
-local function pick_node(avoid)
-  local last, silent
-  repeat
-    silent = false
-    for _, nid in ipairs(redis.call('ZRANGE', key('free'), 0, NODES_LOOKED_AT - 1)) do
-      if number(redis.call('ZSCORE', key('nodes'), nid)) <= rt then
-        redis.call('ZREM', key('free'), nid)    -- the sweep will declare it dead
-        silent = true
-      elseif nid == avoid then
-        last = nid
-      else
-        return nid
-      end
-    end
-  until not silent                              -- they may have hidden one that is alive
-  return last
-end
+-- Needs: generation, deadlines, slots, choice.
 
 -- One more duration of this kind: into its bucket, and to the sum of all.
 local function count_duration(name, ms)
@@ -75,13 +55,16 @@ end
 
 local function dispatch(budget)
   if is_held() then return end
-  redis.call('HDEL', CTR, 'hold')
+  if pool.hold then
+    pool.hold = nil
+    redis.call('HDEL', CTR, 'hold')
+  end
   for _ = 1, budget do
     local sid = redis.call('ZRANGE', key('q'), 0, 0)[1]
     if not sid then return end
-    local s = redis.call('HMGET', key('s', sid), 'ticket', 'avoid')
+    local s = redis.call('HMGET', key('s', sid), 'ticket', 'avoid', 'mates', 'counts')
     if s[1] then
-      local nid = pick_node(s[2])
+      local nid = pick_node(dislikes_of(sid, s[2], s[3], s[4]))
       if not nid then return end
       assign(sid, nid)
     else

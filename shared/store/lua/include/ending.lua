@@ -1,6 +1,6 @@
 -- How a session leaves: drain (asked to end), finish (terminal), return_to_line (involuntary).
--- Needs: deadlines, slots, holds.
-local COUNT_LIMIT, COUNT_WINDOW_MS = 6, 600000
+-- Needs: recent, deadlines, slots, holds.
+local COUNT_LIMIT = 6
 local ENDS_AS = {accept_timeout = 'join_timeout', join_failed = 'join_timeout',
   join_timeout = 'join_timeout', start_timeout = 'start_timeout'}
 
@@ -59,38 +59,30 @@ end
 -- from then on. Returns 'returned' or 'ended', and the new epoch or the reason.
 local function return_to_line(sid, why, weight, lost_at, quarantine)
   local record = key('s', sid)
-  local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'ticket', 'count', 'counted',
-    'd_queued', 't_session', 'left', 'assigned_rt')
+  local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'ticket', 'counts', 'd_queued', 't_session',
+    'left', 'assigned_rt')
   if s[1] == 'draining' then
     return 'ended', finish(sid, nil, nil, quarantine)
   end
-  local count = weight
-  if rt - number(s[6]) < COUNT_WINDOW_MS then count = number(s[5]) + weight end
+  local counts, count = recent(s[5]), weight
+  for _, entry in ipairs(counts) do count = count + tonumber(entry[2]) end
   if count >= COUNT_LIMIT then
     return 'ended', finish(sid, ENDS_AS[why] or 'recovery_limit', nil, quarantine)
   end
-  local served_until = math.max(lost_at, number(s[10]))
-  local left = s[8] and math.max(tonumber(s[8]) - served_until, 0) or s[9]
+  local served_until = math.max(lost_at, number(s[9]))
+  local left = s[7] and math.max(tonumber(s[7]) - served_until, 0) or s[8]
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
   local epoch = next_number('epoch')
   redis.call('HSET', record, 'state', 'queued', 'node', '', 'avoid', s[2], 'epoch', epoch,
-    'count', count, 'back', why, 'queued_rt', rt)
-  if weight > 0 then redis.call('HSET', record, 'counted', rt) end
+    'back', why, 'queued_rt', rt)
+  if weight > 0 then redis.call('HSET', record, 'counts', with_one_more(counts, weight)) end
   redis.call('HINCRBY', record, 'attempt', 1)
   if left then redis.call('HSET', record, 'left', left) end
   redis.call('HDEL', record, 'acked', 'connected', 'controller', 'participants', 'rebased')
   set_deadlines(sid, {assigned = false, joining = false, controller = false, room_empty = false,
-    starting = false, session = false, queued = due(s[7])})
+    starting = false, session = false, queued = due(s[6])})
   redis.call('ZADD', key('q'), s[4], sid)
   changed(sid, 'returned', s[2], epoch, why)
   total('returned_' .. why)
   return 'returned', epoch
-end
-
--- Why a death or failure counts two: the session was alone in what died, or the only one starting.
-local function death_weight(sid, mates)
-  local s = redis.call('HMGET', key('s', sid), 'state', 'acked')
-  if s[1] == 'assigned' or not s[2] then return 0 end
-  if mates.all == 1 or (s[1] == 'starting_pipeline' and mates.starting == 1) then return 2 end
-  return 1
 end

@@ -28,9 +28,9 @@ local function in_grace()
   return rt < tonumber(pool.grace or 0)
 end
 
--- Whether the node has beaten, or begun a life, in this generation.
-local function is_of_this_generation(nid)
-  local gen = redis.call('HGET', key('n', nid), 'gen')
+-- Whether a node with this `gen` has beaten, or begun a life, in this generation. A node of the release
+-- before has none.
+local function is_of_this_generation(gen)
   return not gen or gen == pool.gen
 end
 
@@ -39,7 +39,7 @@ local function is_held()
   if not pool.hold or not in_grace() then return false end
   if rt < tonumber(pool.hold) then return true end
   for _, nid in ipairs(redis.call('ZRANGE', key('nodes'), 0, -1)) do
-    if not is_of_this_generation(nid) then return true end
+    if not is_of_this_generation(redis.call('HGET', key('n', nid), 'gen')) then return true end
   end
   return false
 end

@@ -82,6 +82,7 @@ local function evacuate(nid, why, counted, lost_at, budget, returned, ended)
       redis.call('HDEL', key('n', nid), '!' .. member.sid)
     else
       local weight = counted and death_weight(member.sid, count) or 0
+      if weight > 0 then note_death(member.sid, nid) end
       local outcome, detail = return_to_line(member.sid, why, weight, lost_at, false)
       local list = outcome == 'returned' and returned or ended
       list[#list + 1] = {member.sid, text(detail), why}

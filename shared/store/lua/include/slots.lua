@@ -1,6 +1,6 @@
--- Which slots of a node are taken: membership of ns:<nid>, never a counter.
+-- Which slots of a node are taken: membership of ns:<nid>, never a counter. Needs: generation, recent.
 local STRIKE_REST_MS, STRIKE_REST_MAX_MS, SUSPECT_REST_MS = 5000, 20000, 30000
-local STRIKES_UNTIL_SUSPECT, STRIKE_WINDOW_MS = 3, 600000
+local STRIKES_UNTIL_SUSPECT = 3
 local USABLE = {idle = true, busy = true}
 
 -- All that is resident there: members, quarantined ones, and what the node lists beyond them (R6): a
@@ -10,19 +10,20 @@ local function used_slots(nid)
 end
 
 -- How many slots a node offers to the line, taken or not: 0 while it may not be given a session. And
--- until when it rests, which is soon over.
+-- until when it rests, which is soon over; and how many sessions it lists beyond its members.
 local function serving_capacity(nid)
   local n = redis.call('HMGET', key('n', nid), 'state', 'capacity', 'draining', 'media_ok', 'rest',
-    'admin')
+    'admin', 'gen', 'strangers')
   local alive = number(redis.call('ZSCORE', key('nodes'), nid)) > rt
   local is_fit = alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and n[6] ~= 'draining'
-    and is_of_this_generation(nid)
-  return is_fit and number(n[2]) or 0, number(n[5])
+    and is_of_this_generation(n[7])
+  return is_fit and number(n[2]) or 0, number(n[5]), number(n[8])
 end
 
 -- Recompute a node's entry in `free`: the only writer of that key.
 local function refresh_free(nid)
-  local used, capacity, rests_until = used_slots(nid), serving_capacity(nid)
+  local capacity, rests_until, strangers = serving_capacity(nid)
+  local used = redis.call('ZCARD', key('ns', nid)) + strangers
   if used < capacity and rests_until <= rt then
     redis.call('ZADD', key('free'), used / capacity, nid)
   else
@@ -34,18 +35,18 @@ end
 local function strike(nid)
   local record = key('n', nid)
   if redis.call('EXISTS', record) == 0 then return end
-  local n = redis.call('HMGET', record, 'strikes', 'struck')
-  local strikes = 1
-  if rt - number(n[2]) < STRIKE_WINDOW_MS then strikes = number(n[1]) + 1 end
+  local struck = recent(redis.call('HGET', record, 'struck'))
+  local strikes = math.min(#struck + 1, ENTRIES_KEPT)
   local rest = math.min(STRIKE_REST_MS * strikes, STRIKE_REST_MAX_MS)
   if strikes >= STRIKES_UNTIL_SUSPECT then rest = SUSPECT_REST_MS end
-  redis.call('HSET', record, 'strikes', strikes, 'struck', rt, 'rest', rt + rest,
+  redis.call('HSET', record, 'strikes', strikes, 'struck', with_one_more(struck, 1), 'rest', rt + rest,
     'judged', strikes >= STRIKES_UNTIL_SUSPECT and 'suspect' or 'ok')
   refresh_free(nid)
 end
 
 local function clear_strikes(nid)
   redis.call('HSET', key('n', nid), 'strikes', 0, 'rest', 0, 'judged', 'ok')
+  redis.call('HDEL', key('n', nid), 'struck')
   refresh_free(nid)
 end
 
