@@ -146,6 +146,8 @@ class _Reader:
                     epoch=event.epoch or 0,
                 )
             )
+        elif event.what == "adopted":  # Redis had lost its admission; its node holds it still
+            self._leave(name, event.id, "adopted")
         elif event.what == "ended":
             if is_first and not event.node_id:  # it held no slot, so it waited
                 self.waiting[name] = _Stay(ticket=ticket, since=None, by="before")

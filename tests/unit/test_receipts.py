@@ -237,3 +237,16 @@ def test_another_text_is_no_receipt(text: str) -> None:
     """It says so instead of finding nothing wrong."""
     with pytest.raises(StartupError, match="no receipt"):
         read(text)
+
+
+def test_a_session_that_its_node_brings_back_waits_no_more() -> None:
+    """Redis lost its admission and put it in line again; nobody overtakes it once it is adopted."""
+    history = History()
+    history.happen("queued", "a", 10)
+    history.happen("adopted", "a", 10, node_id="n1")
+    history.happen("queued", "b", 20)
+    history.happen("assigned", "b", 20, node_id="n1")
+    window = Window(pool="default", since="0-0", until=history.events[-1].id)
+    receipt = receipt_of(window, history.events, {}, line_read_after=history.events[-1].id)
+    assert findings(receipt) == []
+    assert [wait.left_by for wait in receipt.waits] == ["adopted", "assigned"]
