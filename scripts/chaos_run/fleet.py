@@ -20,7 +20,7 @@ import structlog
 from scripts.chaos_run.append_only_file import AppendOnlyFile
 from scripts.chaos_run.fault_proxy import FaultProxy
 from scripts.chaos_run.member import Member, Surprise
-from scripts.chaos_run.schedule import NODE_TTL_S, NODES, REDIS, REPLICAS
+from scripts.chaos_run.schedule import NODE_TTL_S, NODES, POOL, REDIS, REPLICAS
 from scripts.chaos_run.venue import Venue
 from shared.embedded.child import ChildSpec, Graveyard
 from shared.embedded.ports import free_port
@@ -35,7 +35,6 @@ from tests.support.redis_server import BINARIES
 from tests.support.wait import scaled_s
 
 _ROOT = Path(__file__).resolve().parents[2]
-POOL = "default"
 SLOTS = 2
 """Of each node."""
 CONTROLLER_TIMEOUT_S = 2.0

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import redis
 
-from scripts.chaos_run import verdict
+from scripts.chaos_run import second_opinions, verdict
 from scripts.chaos_run.faults import Done, Faults
 from scripts.chaos_run.figures import Figures, figures
-from scripts.chaos_run.fleet import POOL, SLOTS, Fleet
+from scripts.chaos_run.fleet import SLOTS, Fleet
 from scripts.chaos_run.guests import Client, Visit
-from scripts.chaos_run.schedule import NODES, Plan
+from scripts.chaos_run.schedule import NODES, POOL, Plan
 from scripts.chaos_run.venue import Frame
 from scripts.chaos_run.verdict import Verdict
 from shared.errors import StoreUnavailable
@@ -62,6 +62,8 @@ class _Seen:
     states: dict[str, SessionState | None]
     used: dict[str, int]
     frames: list[Frame]
+    differences: list[str]
+    """What the audit finds."""
 
 
 async def play(fleet: Fleet, plan: Plan) -> Played:
@@ -88,7 +90,7 @@ async def play(fleet: Fleet, plan: Plan) -> Played:
     return Played(
         plan=plan,
         verdict=found,
-        figures=figures(seen.events, faults.done),
+        figures=_figures(plan, seen, faults.done),
         done=tuple(faults.done),
         visits=tuple(visits),
         events=tuple(seen.events),
@@ -96,6 +98,13 @@ async def play(fleet: Fleet, plan: Plan) -> Played:
         frames=len(seen.frames),
         seconds=round(time.monotonic() - started_s, 1),
     )
+
+
+def _figures(plan: Plan, seen: _Seen, done: list[Done]) -> Figures:
+    found = figures(seen.events, done)
+    if any(guest.is_poison for guest in plan.guests):
+        found.unprovoked.clear()  # it killed nodes that the plan doesn't name
+    return found
 
 
 async def _settle(registry: Registry, fleet: Fleet, coming: list[asyncio.Task[None]]) -> None:
@@ -136,6 +145,7 @@ async def _look(registry: Registry, fleet: Fleet, visits: list[Visit], since: st
         states={one.session_id: one.state for one in facts.sessions},
         used={node.node_id: node.used for node in snapshot.nodes},
         frames=fleet.venue.take_frames(),
+        differences=await second_opinions.differences(registry),
     )
 
 
@@ -148,8 +158,8 @@ async def _judge(fleet: Fleet, seen: _Seen, done: list[Done]) -> Verdict:
             *verdict.doubled(seen.frames, thawed),
             *verdict.unowned(seen.frames, seen.events, done, thawed),
         ],
-        overtaken=list(verdict.overtaken(seen.events)),
-        leaked=list(verdict.leaked(found, prefix(POOL), seen.used)),
+        overtaken=[*verdict.overtaken(seen.events), *second_opinions.breaks(seen.events)],
+        leaked=[*verdict.leaked(found, prefix(POOL), seen.used), *seen.differences],
         keys=list(verdict.strange_keys(found)),
         crowded=list(verdict.crowded(seen.frames, SLOTS)),
         unjust=list(verdict.unjust(seen.visits, seen.events)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+POOL = "default"
 NODES = ("node-1", "node-2", "node-3", "node-4")
 REPLICAS = ("replica-1", "replica-2", "replica-3")
 REDIS = "redis"
