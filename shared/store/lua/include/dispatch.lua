@@ -64,9 +64,11 @@ local function dispatch(budget)
     if not sid then return end
     local s = redis.call('HMGET', key('s', sid), 'ticket', 'avoid', 'mates', 'counts')
     if s[1] then
-      local nid = pick_node(dislikes_of(sid, s[2], s[3], s[4]))
+      local disliked = dislikes_of(sid, s[2], s[3], s[4])
+      local nid = pick_node(disliked)
       if not nid then return end
       assign(sid, nid)
+      note_choice(nid, disliked)
     else
       redis.call('ZREM', key('q'), sid)         -- no record: it must not stop the line
     end
