@@ -14,10 +14,10 @@ if redis.call('HGET', key('n', node_id), 'inc') ~= incarnation
 
 keep_registry_time()
 redis.call('ZREM', key('nodes'), node_id)
+refresh_free(node_id)
 evacuate(node_id, 'node_shutdown', false, rt, ALL, {}, {})
 redis.call('HSET', key('n', node_id), 'state', 'dead')
 redis.call('PEXPIRE', key('n', node_id), RECORD_KEPT_MS)
-refresh_free(node_id)
 redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_retired', 'node', node_id,
   'at', now)
 dispatch(DISPATCH_BUDGET)

@@ -35,7 +35,6 @@ for _, nid in ipairs(silent) do
     redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_died', 'node', nid,
       'at', now)
     strike(nid)
-    refresh_free(nid)
     total('nodes_died')
     deaths = deaths + 1
     dead[#dead + 1] = nid

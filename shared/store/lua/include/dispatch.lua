@@ -30,26 +30,28 @@ local function count_wait(since, was_admitted, promised)
   if promised and not was_admitted then count_estimate(promised, waited) end
 end
 
-local function assign(sid, nid)
-  local record = key('s', sid)
-  local s = redis.call('HMGET', record, 'ticket', 'd_assigned', 'd_session', 'left', 'admitted',
-    'queued_rt', 'promised')
+-- What the head of the line is known by; false without a record.
+local function read_waiting(sid)
+  local s = redis.call('HMGET', key('s', sid), 'ticket', 'avoid', 'mates', 'counts', 'd_assigned', 'd_session',
+    'admitted', 'queued_rt', 'promised')
+  return s[1] and {ticket = s[1], avoid = s[2], mates = s[3], counts = s[4], d_assigned = s[5],
+    d_session = s[6], admitted = s[7], queued_rt = s[8], promised = s[9]}
+end
+
+local function assign(sid, s, nid)
   local epoch = next_number('epoch')
   redis.call('ZREM', key('q'), sid)
   redis.call('ZADD', key('ns', nid), epoch, sid)
-  redis.call('HSET', record, 'state', 'assigned', 'node', nid, 'epoch', epoch, 'assigned', now,
-    'assigned_rt', rt)
-  local deadlines = {queued = false, assigned = due(s[2])}
-  if not s[5] then                              -- the session limit runs from the first admission
-    redis.call('HSET', record, 'admitted', now)
-    deadlines.session = due(s[3])
-  end
+  redis.call('HSET', key('s', sid), 'state', 'assigned', 'node', nid, 'epoch', epoch, 'assigned', now,
+    'assigned_rt', rt, 'admitted', s.admitted or now)
+  local deadlines = {queued = false, assigned = due(s.d_assigned)}
+  if not s.admitted then deadlines.session = due(s.d_session) end   -- it runs from the first admission
   set_deadlines(sid, deadlines)
-  redis.call('HSET', CTR, 'top', math.max(number(redis.call('HGET', CTR, 'top')), tonumber(s[1])))
+  fold_number('top', s.ticket)
   refresh_free(nid)
   changed(sid, 'assigned', nid, epoch, '')
   total('assigned')
-  count_wait(s[6], s[5], s[7])
+  count_wait(s.queued_rt, s.admitted, s.promised)
   hint(nid, 'assign', sid, epoch)
 end
 
@@ -62,12 +64,12 @@ local function dispatch(budget)
   for _ = 1, budget do
     local sid = redis.call('ZRANGE', key('q'), 0, 0)[1]
     if not sid then return end
-    local s = redis.call('HMGET', key('s', sid), 'ticket', 'avoid', 'mates', 'counts')
-    if s[1] then
-      local disliked = dislikes_of(sid, s[2], s[3], s[4])
+    local s = read_waiting(sid)
+    if s then
+      local disliked = dislikes_of(sid, s.avoid, s.mates, s.counts)
       local nid = pick_node(disliked)
       if not nid then return end
-      assign(sid, nid)
+      assign(sid, s, nid)
       note_choice(nid, disliked)
     else
       redis.call('ZREM', key('q'), sid)         -- no record: it must not stop the line

@@ -71,10 +71,12 @@ local function forget_mates(nid)
   redis.call('HDEL', key('n', nid), 'mates', 'mates_starting')
 end
 
--- Return up to `budget` of a gone node's sessions to the line; the rest waits for the next call.
+-- Return up to `budget` of a gone node's sessions to the line; the rest waits for the next call. The node
+-- is out of `free` already.
 -- Appends {sid, epoch or reason, why} to returned and ended; true when none is left.
 local function evacuate(nid, why, counted, lost_at, budget, returned, ended)
   local count = mates_at_death(nid)
+  is_gone[nid] = true
   for i, member in ipairs(members_of(nid)) do
     if i > budget then return false end
     if member.quarantined then

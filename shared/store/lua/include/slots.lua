@@ -20,8 +20,11 @@ local function serving_capacity(nid)
   return is_fit and number(n[2]) or 0, number(n[5]), number(n[8])
 end
 
+local is_gone = {}                -- nodes that left in this call: they are out of `free` for good
+
 -- Recompute a node's entry in `free`: the only writer of that key.
 local function refresh_free(nid)
+  if is_gone[nid] then return end
   local capacity, rests_until, strangers = serving_capacity(nid)
   local used = redis.call('ZCARD', key('ns', nid)) + strangers
   if used < capacity and rests_until <= rt then
