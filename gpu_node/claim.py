@@ -163,11 +163,15 @@ class Claim:
             with contextlib.suppress(StoreUnavailable):
                 await self._registry.end(owner, reason)
 
-    async def give_back(self, why: str, *, capacity: int) -> bool:
+    async def give_back(self, why: str, *, capacity: int, unplayed_s: Callable[[], float]) -> bool:
         """Return the session to the line; False if it was somebody else's."""
         word = await self._ask(
             lambda owner: self._registry.give_back(
-                owner, why=why, capacity=capacity, media_ok=self._heartbeat.report.media_ok
+                owner,
+                why=why,
+                capacity=capacity,
+                media_ok=self._heartbeat.report.media_ok,
+                unplayed_s=unplayed_s(),
             ),
             is_fenced=_says_fenced,
         )

@@ -67,6 +67,10 @@ class Holdings:
     stuck: bool = False
     """The clean-up takes longer than it may; the session stays listed until it's through."""
 
+    def unheard_s(self) -> float:
+        """For how long by now nothing of the session could be seen or heard."""
+        return 0.0 if self.stage is None else self.stage.unheard_s
+
     def silent_s(self) -> float:
         """For how long the session was silent here, in all."""
         return 0.0 if self.stage is None else self.stage.silent_s
@@ -152,7 +156,9 @@ class Ending:
                 return
         # A node that goes away takes nothing new, so its sessions needn't wait for its clean-up.
         capacity = 0 if shutdown else self._backstage.heartbeat.report.capacity
-        if await self._claim.give_back(verdict.why, capacity=capacity):
+        if await self._claim.give_back(
+            verdict.why, capacity=capacity, unplayed_s=self._holdings.unheard_s
+        ):
             metrics.returned(verdict.why)
             self._log.info("session_given_back", why=verdict.why)
         self._unlist()

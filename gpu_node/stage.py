@@ -92,6 +92,8 @@ class Stage:
         self._silent_since_s = 0.0
         self._was_silent_s = 0.0
         """Earlier silences together."""
+        self._heard_at_s = backstage.clock.monotonic_s()
+        """When the worker was last in the room and audible."""
         self._audible = asyncio.Event()
         self._controller_here = asyncio.Event()
         self._joined_at_s = 0.0
@@ -133,6 +135,11 @@ class Stage:
             return self._was_silent_s
         return self._was_silent_s + self._backstage.clock.monotonic_s() - self._silent_since_s
 
+    @property
+    def unheard_s(self) -> float:
+        """For how long by now nothing could leave, whatever the reason."""
+        return self._backstage.clock.monotonic_s() - self._heard_at_s
+
     async def until_audible(self) -> None:
         """Return when the worker is in the room and the node lease holds."""
         while not self.check():
@@ -152,6 +159,7 @@ class Stage:
             if self._room is not None:
                 self._room.mute(silent)
         if self._joined and not silent:
+            self._heard_at_s = self._backstage.clock.monotonic_s()
             self._audible.set()
             return True
         return False

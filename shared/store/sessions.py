@@ -165,7 +165,7 @@ class Sessions:
         return int(str(rest[0])) if word == "rebased" else None
 
     async def give_back(
-        self, owner: Owner, *, why: str, capacity: int, media_ok: bool
+        self, owner: Owner, *, why: str, capacity: int, media_ok: bool, unplayed_s: float = 0.0
     ) -> GivenBack:
         """Return the session to the line, after its worker is silent and out of the room.
 
@@ -174,6 +174,7 @@ class Sessions:
             why: node_shutdown and media_lost cost nothing; join_failed and service_lost count.
             capacity: Slots that the node offers from now on.
             media_ok: Whether the node reaches LiveKit.
+            unplayed_s: Seconds since the last frame; they don't count towards the session's limit.
         """
         word, _ = await self._connection.call(
             "give_back",
@@ -182,6 +183,7 @@ class Sessions:
             why=why,
             capacity=capacity,
             media_ok=media_ok,
+            unplayed_ms=round(unplayed_s * 1000),
         )
         return cast("GivenBack", word)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gpu_node.room import Lost
 from shared.states import Reason, SessionState
 from shared.store import Registry
-from tests.support.redis_server import POOL
+from tests.support.redis_server import POOL, RawRedis
 from tests.support.running_node import running_node
 from tests.support.wait import wait_until
 
@@ -64,6 +66,23 @@ async def test_a_room_that_stays_lost_gives_the_session_back(
             )
 
         await wait_until(returned, "the session is given back")
+
+
+async def test_the_seconds_without_a_room_are_the_user_s_own(
+    redis_url: str, registry: Registry, raw_redis: RawRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit stands still from the loss of the room on, not from the giving back."""
+    monkeypatch.setattr("gpu_node.stage.REJOIN_WITHIN_S", 2.0)
+    async with running_node(redis_url, registry) as node:
+        began_s = time.monotonic()
+        session_id, _ = await node.play()
+        record = f"gr:{{default}}:s:{session_id}"
+        node.venue.reachable = False
+        node.venue.stage(session_id).cut()
+        played_s = time.monotonic() - began_s
+        await wait_until(lambda: raw_redis.hget(record, "left"), "it is given back", timeout_s=10)
+        assert time.monotonic() - began_s > played_s + 1.5
+        assert int(str(raw_redis.hget(record, "left"))) >= 1_800_000 - played_s * 1000 - 500
 
 
 async def test_a_room_that_cant_be_joined_gives_the_session_back(

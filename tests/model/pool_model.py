@@ -207,7 +207,8 @@ class PoolModel:
             self.finish(name, ENDS_AS.get(why, "recovery_limit"), quarantine=quarantine)
             return "ended"
         if "session" in s.at:
-            s.left = max(s.at["session"] - max(lost_at, s.assigned_rt), 0)
+            served_until = max(lost_at, s.assigned_rt) if s.state == "running" else s.assigned_rt
+            s.left = max(s.at["session"] - served_until, 0)
         self.leave_slot(name, quarantine=quarantine)
         s.state, s.avoid, s.node, s.epoch = "queued", s.node, "", self.number("epoch")
         s.acked, s.attempt = None, s.attempt + 1

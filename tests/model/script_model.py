@@ -165,7 +165,7 @@ class ScriptModel(PoolModel):
                 if quarantined:
                     self.release(nid, name)
                 else:
-                    self.back(name, "node_lost_it", 0, self.rt)
+                    self.back(name, "node_lost_it", 0, n.beat)
         n.strangers = self.strangers(nid, residents)
         n.inc, n.boot, n.state, n.capacity = self.number("inc", previous), boot, "idle", capacity
         n.ttl, n.lease, n.beat, n.stamp = TTL_MS, self.rt + TTL_MS, self.rt, 0
@@ -187,6 +187,7 @@ class ScriptModel(PoolModel):
         if stamp <= n.stamp:
             return ("stale",)
         self.keep()
+        seen = n.beat
         n.stamp, n.beat, n.lease = stamp, self.rt, self.rt + n.ttl
         n.state, n.capacity, n.media_ok = report
         n.mates = None if n.capacity else n.mates
@@ -197,7 +198,7 @@ class ScriptModel(PoolModel):
             if quarantined and n.free_after[name] < stamp:
                 self.release(nid, name)
             elif not quarantined and acked is not None and acked < stamp:
-                self.back(name, "node_lost_it", 1, self.rt)
+                self.back(name, "node_lost_it", 1, seen)
         reply = self._converge(nid, listed)
         n.strangers = self.strangers(nid, listed)
         self.refresh(nid)
@@ -297,6 +298,8 @@ class ScriptModel(PoolModel):
         s = self.sessions[name]
         if kind == "queued":
             s.at = {"queued": self.rt + ASK_AGAIN_MS}
+        elif kind == "session" and self.rt - self.nodes[s.node].beat > TTL_MS / 2:
+            s.at["session"] = self.rt + 1_000
         elif kind == "session":
             self.drain(name, "session_timeout")
         elif kind == "draining":

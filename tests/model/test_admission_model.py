@@ -277,7 +277,7 @@ class Admission(RuleBasedStateMachine):
     )
     def give_back(self, which: int, why: str, capacity: int) -> None:
         owner = pick(self.sides.owners, which)
-        now: dict[str, Any] = {"why": why, "capacity": capacity, "media_ok": 1}
+        now: dict[str, Any] = {"why": why, "capacity": capacity, "media_ok": 1, "unplayed_ms": 0}
         self.act("give_back", owner, why, capacity, **named(owner), **now)
         self._forget(owner)
 

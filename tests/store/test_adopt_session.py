@@ -100,7 +100,7 @@ def test_a_paused_limit_stays_paused_until_it_runs(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     world.pass_time(600)
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=1, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown", capacity=1))
     world.beat()
     world.accept("a")
     epoch, bundle = world.epoch("a"), world.bundle("a")
@@ -118,7 +118,7 @@ def test_a_limit_that_was_paused_when_packed_runs_if_it_runs_here(world: World) 
     """The bundle is from its acceptance; it began to run before the next one was read."""
     world.add_node()
     world.bring("a", "running")
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=1, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown", capacity=1))
     world.accept("a")
     epoch, bundle = world.epoch("a"), world.bundle("a")
     lose_all(world)
@@ -180,7 +180,7 @@ def test_numbers_that_were_seen_are_never_issued_again(world: World) -> None:
     world.run("adopt_session", **world.claim("n1", "a", epoch, bundle))
     world.open("b")
     assert world.session("b").ticket > ticket
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=1, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown", capacity=1))
     assert world.epoch("b") > epoch
 
 
@@ -193,7 +193,7 @@ def test_of_two_claimants_the_higher_epoch_wins(world: World) -> None:
     world.add_node("n2")
     world.bring("a", "running")
     saved, old = save(world), world.epoch("a")
-    world.run("give_back", **world.owner("a"), why="join_failed", capacity=1, media_ok=1)
+    world.run("give_back", **world.giving("a", "join_failed", capacity=1))
     world.lives["n1"].residents["a"] = old  # it never heard the answer
     world.bring("a", "running")
     assert world.state("a") == "running n2"
@@ -250,7 +250,7 @@ def test_one_that_was_asked_to_end_meanwhile_still_ends(world: World) -> None:
     world.add_node("n2")
     world.bring("a", "running")
     saved = save(world)
-    world.run("give_back", **world.owner("a"), why="join_failed", capacity=1, media_ok=1)
+    world.run("give_back", **world.giving("a", "join_failed", capacity=1))
     world.bring("a", "running")
     epoch, bundle = world.epoch("a"), world.bundle("a")
     lose_since(world, saved)

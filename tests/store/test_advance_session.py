@@ -88,7 +88,7 @@ def test_the_session_limit_runs_on_after_a_return(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     world.pass_time(600)
-    world.call_once("give_back", **world.owner("a"), why="node_shutdown", capacity=0, media_ok=1)
+    world.call_once("give_back", **world.giving("a", "node_shutdown"))
     assert world.changes["s:a left"] == "1200000"
     assert not world.session("a").expires_at_s
     world.pass_time(3600)

@@ -212,10 +212,12 @@ def test_a_session_that_the_node_lost_returns(world: World) -> None:
     world.beat()
     world.bring("a", "running")
     life.residents.clear()
+    world.pass_time(3)
     assert world.beat(state="error") == ("ok", [[], [], [], []])
     assert world.state("a") == "queued"
     record = world.session("a")
     assert (record.returned_because, record.attempt) == ("node_lost_it", 2)
+    assert world.fact(f"s:{sid('a')}", "left") == "1800000"  # since the beat before it wasn't seen
     assert world.count("a") == 1
 
 

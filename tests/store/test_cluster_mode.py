@@ -58,7 +58,7 @@ def test_every_script_stays_in_its_slot(cluster: RawRedis) -> None:
     world.run("cancel_waiting", session_id=sid("e"), reason="admin")
     for place in ("q", "n:n1", "ended"):
         world.run("list_sessions", place=place, after="0", count=9)
-    world.run("give_back", **world.owner("b"), why="join_failed", capacity=1, media_ok=1)
+    world.run("give_back", **world.giving("b", "join_failed", capacity=1))
     world.run("cancel_session", session_id=sid("a"), reason="client_stop")
     world.run("end_session", **world.owner("a"), reason="completed", error="late")
     world.pass_time(7)

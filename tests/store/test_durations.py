@@ -36,7 +36,7 @@ def test_the_wait_after_a_return_is_counted_apart(world: World) -> None:
     world.pass_time(4)
     world.add_node("n1")
     world.accept("a")
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=0, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown"))
     world.pass_time(15)
     world.beat("n1", capacity=1, residents="[]")
     assert world.state("a") == "assigned n1"

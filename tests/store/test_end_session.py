@@ -108,7 +108,7 @@ def test_the_end_of_an_old_assignment_is_fenced(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     late = {**world.owner("a"), **DONE}
-    world.call_once("give_back", **world.owner("a"), why="node_shutdown", capacity=1, media_ok=1)
+    world.call_once("give_back", **world.giving("a", "node_shutdown", capacity=1))
     assert world.state("a") == "assigned n1"
     assert world.call("end_session", **late) == ("fenced", [])
     assert world.changes == {}

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.store.scripts import Argument
 from tests.support.scenario import START_MS, World, sid
 
 T = START_MS
-
-
-def giving(world: World, letter: str, why: str, **named: Argument) -> dict[str, Argument]:
-    """Arguments of a node that can serve nobody now."""
-    return {**world.owner(letter), "why": why, "capacity": 0, "media_ok": 1, **named}
 
 
 def test_a_session_goes_back_with_its_old_ticket(world: World) -> None:
@@ -21,7 +15,7 @@ def test_a_session_goes_back_with_its_old_ticket(world: World) -> None:
     world.bring("a", "running")
     world.pass_time(60)
     ticket, now = str(world.session("a").ticket), str(T + 60_000)
-    given = giving(world, "a", "node_shutdown")
+    given = world.giving("a", "node_shutdown")
     assert world.call("give_back", **given) == ("returned", [])
     deadline = str(T + 120_000)
     assert world.changes == {
@@ -53,7 +47,7 @@ def test_it_is_fenced_afterwards(world: World) -> None:
     """The reply was lost and the call comes again: the slot isn't freed twice."""
     world.add_node()
     world.bring("a", "running")
-    given = giving(world, "a", "node_shutdown")
+    given = world.giving("a", "node_shutdown")
     world.call("give_back", **given)
     world.add_node("n2")
     assert world.call("give_back", **given) == ("fenced", [])
@@ -66,7 +60,7 @@ def test_it_steps_onto_another_node_in_the_same_step(world: World) -> None:
     world.add_node("n1")
     world.add_node("n2")
     world.bring("a", "running")
-    given = giving(world, "a", "join_failed", capacity=1)
+    given = world.giving("a", "join_failed", capacity=1)
     assert world.call("give_back", **given) == ("returned", [])
     assert world.state("a") == "assigned n2"
     assert world.session("a").attempt == 2
@@ -77,10 +71,10 @@ def test_the_node_that_just_lost_it_is_taken_if_no_other_is_free(world: World) -
     world.add_node("n1")
     world.bring("a", "running")
     world.add_node("n2")
-    lost = giving(world, "a", "service_lost", capacity=1)
+    lost = world.giving("a", "service_lost", capacity=1)
     assert world.call("give_back", **lost) == ("returned", [])
     assert world.state("a") == "assigned n2"
-    lost = giving(world, "a", "media_lost", capacity=1)
+    lost = world.giving("a", "media_lost", capacity=1)
     world.open("b")
     assert world.state("b") == "assigned n1"
     assert world.call("give_back", **lost) == ("returned", [])
@@ -93,8 +87,8 @@ def test_returned_sessions_keep_their_order_ahead_of_newcomers(world: World) -> 
     world.bring("a", "running")
     world.bring("b", "running")
     world.open("c")
-    world.call("give_back", **giving(world, "b", "node_shutdown"))
-    world.call("give_back", **giving(world, "a", "node_shutdown"))
+    world.call("give_back", **world.giving("b", "node_shutdown"))
+    world.call("give_back", **world.giving("a", "node_shutdown"))
     assert world.line() == "abc"
 
 
@@ -103,7 +97,7 @@ def test_what_the_node_can_do_now_is_known_before_dispatch(world: World, field: 
     """A node that can't serve isn't given the session that it gives back."""
     world.add_node(capacity=2)
     world.bring("a", "running")
-    world.call("give_back", **{**giving(world, "a", "media_lost", capacity=2), field: 0})
+    world.call("give_back", **{**world.giving("a", "media_lost", capacity=2), field: 0})
     assert world.free() == []
     assert world.state("a") == "queued"
 
@@ -116,15 +110,33 @@ def test_only_failures_count(world: World, why: str, count: int) -> None:
     """A shutdown costs the session nothing; a failed join or a lost service counts two."""
     world.add_node()
     world.bring("a", "running")
-    world.call("give_back", **giving(world, "a", why))
+    world.call("give_back", **world.giving("a", why))
     assert world.count("a") == count
+
+
+def test_seconds_without_a_picture_are_given_back(world: World) -> None:
+    """The room was lost for half a minute before the node gave up: that isn't the user's loss."""
+    world.add_node()
+    world.bring("a", "running")
+    world.pass_time(600)
+    world.call_once("give_back", **world.giving("a", "media_lost", unplayed_ms=30_000))
+    assert world.changes["s:a left"] == "1230000"
+
+
+def test_time_before_the_first_picture_is_given_back(world: World) -> None:
+    """It never ran on that node: nothing of its limit is used."""
+    world.add_node()
+    world.bring("a", "starting_pipeline")
+    world.pass_time(100)
+    world.call_once("give_back", **world.giving("a", "join_failed", unplayed_ms=0))
+    assert world.changes["s:a left"] == "1800000"
 
 
 def test_a_failed_join_is_a_strike(world: World) -> None:
     """The node rests for five seconds, then serves again."""
     world.add_node()
     world.bring("a", "joining_room")
-    world.call("give_back", **giving(world, "a", "join_failed", capacity=1))
+    world.call("give_back", **world.giving("a", "join_failed", capacity=1))
     assert world.changes["n:n1 strikes"] == "1"
     assert world.changes["n:n1 rest"] == str(T + 5_000)
     assert world.state("a") == "queued"
@@ -142,7 +154,7 @@ def test_the_third_count_of_two_ends_the_session(world: World) -> None:
     for name in ("n1", "n2", "n3"):
         world.add_node(name)
         world.bring("a", "joining_room")
-        reply = world.call("give_back", **giving(world, "a", "join_failed"))
+        reply = world.call("give_back", **world.giving("a", "join_failed"))
         world.pass_time(1)
     assert reply == ("ended", [])
     record = world.session("a")
@@ -154,7 +166,7 @@ def test_counts_are_forgotten_after_ten_minutes(world: World) -> None:
     for name in ("n1", "n2", "n3"):
         world.add_node(name)
         world.bring("a", "joining_room", d_queued=0)
-        assert world.call("give_back", **giving(world, "a", "join_failed"))[0] == "returned"
+        assert world.call("give_back", **world.giving("a", "join_failed"))[0] == "returned"
         world.pass_time(600)
     assert world.count("a") == 2
 
@@ -166,7 +178,7 @@ def test_the_last_session_of_a_dead_service_isn_t_taken_for_alone(world: World) 
         world.bring(letter, "running")
     world.beat(capacity=0)
     for letter in "abc":
-        world.call("give_back", **giving(world, letter, "service_lost"))
+        world.call("give_back", **world.giving(letter, "service_lost"))
     assert [world.count(letter) for letter in "abc"] == [1, 1, 1]
 
 
@@ -175,14 +187,14 @@ def test_the_next_death_is_counted_anew(world: World) -> None:
     world.add_node(capacity=2)
     for letter in "ab":
         world.bring(letter, "running")
-    world.call("give_back", **giving(world, "b", "service_lost"))
-    world.call("give_back", **giving(world, "a", "service_lost"))
+    world.call("give_back", **world.giving("b", "service_lost"))
+    world.call("give_back", **world.giving("a", "service_lost"))
     world.lives["n1"].residents.clear()
     world.pass_time(5)
     world.beat()
     world.run("cancel_session", session_id=sid("b"), reason="client_stop")
     world.accept("a")
-    world.call("give_back", **giving(world, "a", "service_lost"))
+    world.call("give_back", **world.giving("a", "service_lost"))
     assert world.count("a") == 3
 
 
@@ -191,8 +203,8 @@ def test_who_was_starting_alone_in_a_dead_service_counts_two(world: World) -> No
     world.add_node(capacity=2)
     world.bring("a", "running")
     world.bring("b", "starting_pipeline")
-    world.call("give_back", **giving(world, "a", "service_lost"))
-    world.call("give_back", **giving(world, "b", "service_lost"))
+    world.call("give_back", **world.giving("a", "service_lost"))
+    world.call("give_back", **world.giving("b", "service_lost"))
     assert [world.count(letter) for letter in "ab"] == [1, 2]
 
 
@@ -201,7 +213,7 @@ def test_a_draining_session_ends_instead(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     world.run("cancel_session", session_id=sid("a"), reason="client_stop")
-    assert world.call("give_back", **giving(world, "a", "node_shutdown")) == ("ended", [])
+    assert world.call("give_back", **world.giving("a", "node_shutdown")) == ("ended", [])
     assert world.state("a") == "closed n1"
     assert world.slots() == []
 
@@ -211,7 +223,7 @@ def test_anybody_but_the_owner_is_fenced(world: World, other: dict[str, str]) ->
     """Nothing changes, not even what the call says of capacity."""
     world.add_node()
     world.bring("a", "running")
-    given = {**giving(world, "a", "node_shutdown"), **other}
+    given = {**world.giving("a", "node_shutdown"), **other}
     assert world.call("give_back", **given) == ("fenced", [])
     assert world.changes == {}
 
@@ -220,7 +232,7 @@ def test_an_ended_session_isn_t_given_back(world: World) -> None:
     """Ended is absorbing."""
     world.add_node()
     world.bring("a", "running")
-    given = giving(world, "a", "node_shutdown")
+    given = world.giving("a", "node_shutdown")
     world.run("end_session", **world.owner("a"), reason="completed", error="")
     assert world.call("give_back", **given) == ("fenced", [])
     assert world.changes == {}
@@ -230,7 +242,7 @@ def test_giving_back_frees_the_quarantined_slot(world: World) -> None:
     """The start limit took the session away already; now the node is done with it, too."""
     world.add_node()
     world.bring("a", "starting_pipeline", d_starting=3_000)
-    given = giving(world, "a", "service_lost")
+    given = world.giving("a", "service_lost")
     world.beat()
     world.pass_time(3)
     world.run("sweep_deadlines", budget=64)

@@ -38,7 +38,7 @@ def test_nothing_is_promised_to_who_doesn_t_wait_for_the_first_time(world: World
     world.add_node()
     world.bring("a", "running")
     assert world.call("note_estimate", **PROMISE)[0] == "already"
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=0, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown"))
     assert world.call("note_estimate", **PROMISE)[0] == "already"
     assert world.changes == {}
 
@@ -73,7 +73,7 @@ def test_only_the_first_wait_is_compared(world: World) -> None:
     world.run("note_estimate", **PROMISE)
     world.add_node("n1")
     world.accept("a")
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=0, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown"))
     world.beat("n1", capacity=1, residents="[]")
     told = totals(world)
     assert (told["assigned"], histogram(told, "estimate_sooner").count) == (2, 1)

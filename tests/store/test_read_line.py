@@ -107,7 +107,7 @@ def test_nothing_is_learned_from_faults_and_from_those_who_never_ran(world: Worl
     finish(world, "d", "controller_timeout")
     world.run("cancel_session", session_id=sid("x"), reason="client_stop")
     world.bring("e", "running")
-    world.run("give_back", **world.owner("e"), why="node_shutdown", capacity=6, media_ok=1)
+    world.run("give_back", **world.giving("e", "node_shutdown", capacity=6))
     world.bring("e", "running")
     finish(world, "e")
     world.bring("f", "running")

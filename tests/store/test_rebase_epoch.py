@@ -77,7 +77,7 @@ def test_after_a_return_the_epoch_before_means_nothing(world: World) -> None:
     life = world.add_node()
     world.bring("a", "running")
     old, _ = rebased(world, world.now_ms + 9_000)
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=1, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown", capacity=1))
     assert world.state("a") == "assigned n1"
     life.residents["a"] = old
     epoch = [sid("a"), str(world.epoch("a"))]

@@ -53,7 +53,7 @@ def test_a_change_meanwhile_wins(world: World) -> None:
     world.add_node("n1")
     assert world.call("settle_waiting", **seen, present=0)[0] == "moved"
     world.accept("a")
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=0, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown"))
     assert world.call("settle_waiting", **seen, present=0)[0] == "moved"
     assert world.state("a") == "queued"
 
@@ -72,7 +72,7 @@ def test_a_return_to_the_line_grants_a_full_lease(world: World) -> None:
     world.add_node("n1")
     world.bring("a", "running", d_queued=60_000)
     world.pass_time(500)
-    world.run("give_back", **world.owner("a"), why="node_shutdown", capacity=0, media_ok=1)
+    world.run("give_back", **world.giving("a", "node_shutdown"))
     assert world.fact(f"s:{sid('a')}", "t_queued") == str(T + 560_000)
 
 

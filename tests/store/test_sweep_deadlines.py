@@ -168,6 +168,32 @@ def test_the_session_limit_ends_the_session(world: World) -> None:
     assert world.changes["s:a t_draining"] == str(T + 50_000)
 
 
+def test_the_session_limit_of_a_silent_node_waits_for_its_next_beat(world: World) -> None:
+    """If it is dead the user had nothing of these seconds, and gets them back elsewhere."""
+    world.add_node()
+    world.bring("a", "running", d_session=20_000)
+    keep_alive(world, 16)
+    world.pass_time(6)
+    assert sweep(world) == ("done", [[], [], []])
+    assert world.changes["s:a t_session"] == str(world.registry_ms + 1_000)
+    world.pass_time(4)
+    world.run("sweep_nodes", budget=64)
+    assert world.state("a") == "queued"
+    assert int(world.fact(f"s:{sid('a')}", "left")) >= 4_000
+
+
+def test_the_session_limit_of_a_node_that_was_only_late_fires(world: World) -> None:
+    """It beats again: the session played all the while."""
+    world.add_node()
+    world.bring("a", "running", d_session=20_000)
+    keep_alive(world, 16)
+    world.pass_time(6)
+    sweep(world)
+    keep_alive(world, 2)
+    sweep(world)
+    assert world.state("a") == "draining n1"
+
+
 def test_cleanup_that_takes_too_long_ends_without_the_node(world: World) -> None:
     """The session is over for its client; its slot stays taken until the node confirms (R9)."""
     world.add_node()
@@ -219,6 +245,7 @@ def test_the_earliest_of_several_deadlines_fires(world: World) -> None:
     world.bring("a", "running", d_session=50_000)
     world.beat(residents=listed(("a", world.epoch("a"), 1, 0, 0)))
     world.pass_time(3_000)
+    world.beat(residents=listed(("a", world.epoch("a"))))
     sweep(world)
     assert world.changes["s:a reason"] == "session_timeout"
 

@@ -188,8 +188,7 @@ def test_three_strikes_make_a_node_suspect(world: World) -> None:
     rests = []
     for letter in "abc":
         world.bring(letter, "joining_room")
-        given = {**world.owner(letter), "why": "join_failed", "capacity": 1, "media_ok": 1}
-        world.run("give_back", **given)
+        world.run("give_back", **world.giving(letter, "join_failed", capacity=1))
         world.run("cancel_session", session_id=sid(letter), reason="client_stop")
         world.lives["n1"].residents.clear()
         rests.append(int(world.fact("n:n1", "rest")) - world.registry_ms)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from shared.store.scripts import Argument
 from tests.support.scenario import World
 
 
 def give_back(world: World, letter: str, why: str, *, capacity: int = 1) -> str:
     """Return a session to the line by its node; the reply's word."""
-    told: dict[str, Argument] = {"why": why, "capacity": capacity, "media_ok": 1}
-    return world.run("give_back", **world.owner(letter), **told)[0]
+    return world.run("give_back", **world.giving(letter, why, capacity=capacity))[0]
 
 
 def fail_to_join(world: World, letter: str) -> str:

@@ -255,6 +255,11 @@ class World:
         quoted: dict[str, Argument] = {"stamp": life.stamp, "reason": "", "pipeline_session_id": ""}
         return {**self.owner(letter), "target": target, **quoted, **named}
 
+    def giving(self, letter: str, why: str, **named: Argument) -> dict[str, Argument]:
+        """Arguments of `give_back` by the session's node, which can serve nobody now."""
+        state: dict[str, Argument] = {"capacity": 0, "media_ok": 1, "unplayed_ms": 0}
+        return {**self.owner(letter), "why": why, **state, **named}
+
     # Seeding.
 
     def add_node(self, node_id: str = "n1", *, capacity: int = 1, **named: Argument) -> Life:

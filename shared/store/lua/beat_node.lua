@@ -13,7 +13,7 @@
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
-local n = redis.call('HMGET', record, 'inc', 'stamp', 'ttl', 'state', 'media_ok')
+local n = redis.call('HMGET', record, 'inc', 'stamp', 'ttl', 'state', 'media_ok', 'beat')
 local lease = redis.call('ZSCORE', key('nodes'), nid)
 if not n[1] or tonumber(incarnation) > number(n[1]) then return {'register', 'keep'} end
 if n[1] ~= incarnation or not lease or n[4] == 'dead' then return {'register', 'drop'} end
@@ -47,7 +47,7 @@ for _, member in ipairs(members_of(nid)) do
   elseif not here and not in_grace() then       -- in a grace it may be elsewhere, under a higher epoch
     local acked = redis.call('HGET', key('s', member.sid), 'acked')
     if acked and number(acked) < tonumber(stamp) then
-      return_to_line(member.sid, 'node_lost_it', 1, rt, false)
+      return_to_line(member.sid, 'node_lost_it', 1, number(n[6]), false)
     end
   end
 end

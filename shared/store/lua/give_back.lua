@@ -2,7 +2,7 @@
 -- Return a session to the line in the name of its node, which is silent and out of the room by now.
 -- Guarantee: old ticket, new epoch, slot freed once; what the node can do now is known before dispatch.
 -- KEYS: prefix
--- ARGV: now_ms, node_id, incarnation, session_id, epoch, why, capacity, media_ok
+-- ARGV: now_ms, node_id, incarnation, session_id, epoch, why, capacity, media_ok, unplayed_ms
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: returned, ended, fenced
 -- Fields: none
@@ -36,6 +36,6 @@ else
   strike(node_id)
   weight = failure_weight(sid, node_id)
 end
-local outcome = return_to_line(sid, why, weight, rt, false)
+local outcome = return_to_line(sid, why, weight, rt - tonumber(unplayed_ms), false)
 dispatch(DISPATCH_BUDGET)
 return {outcome}

@@ -13,7 +13,7 @@ local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
 local lease = tonumber(redis.call('ZSCORE', key('nodes'), nid) or nil)
-local known = redis.call('HMGET', record, 'boot', 'inc', 'state')
+local known = redis.call('HMGET', record, 'boot', 'inc', 'state', 'beat')
 local dying = known[3] == 'dead'                -- its sessions are still being returned
 local list = follow_rebases(nid, cjson.decode(residents))
 local listed = assignments(list)
@@ -47,7 +47,7 @@ for _, member in ipairs(members_of(nid)) do     -- the same process lost these b
     if member.quarantined then
       release_quarantine(nid, member.sid)
     elseif not in_grace() then
-      return_to_line(member.sid, 'node_lost_it', 0, rt, false)
+      return_to_line(member.sid, 'node_lost_it', 0, number(known[4]), false)
     elseif redis.call('HEXISTS', key('s', member.sid), 'acked') == 1 then
       redis.call('HSET', key('s', member.sid), 'acked', 0)   -- the first beat after the grace decides
     end

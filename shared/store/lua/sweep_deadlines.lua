@@ -9,6 +9,7 @@
 -- Publishes: w:<nid> assign, stop; r:<replica>
 -- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch
 local DISPATCH_BUDGET, ASK_AGAIN_MS = 64, 10000
+local SILENT_SHARE, LOOK_AGAIN_MS = 0.5, 1000     -- of a lease: two beats are missing
 
 keep_registry_time()
 local returned, ended, suspects = {}, {}, {}
@@ -33,6 +34,16 @@ local function suspect(sid)
   suspects[#suspects + 1] = {sid, text(redis.call('HGET', key('s', sid), 'ver')), text(rt + ASK_AGAIN_MS)}
 end
 
+-- A node that is silent now may be dead: then the seconds since its last beat are the user's own.
+local function end_of_limit(sid)
+  local n = redis.call('HMGET', key('n', redis.call('HGET', key('s', sid), 'node')), 'beat', 'ttl')
+  if rt - number(n[1]) > number(n[2]) * SILENT_SHARE then
+    set_deadlines(sid, {session = rt + LOOK_AGAIN_MS})
+  else
+    drain(sid, 'session_timeout')
+  end
+end
+
 local FIRE = {
   queued = suspect,
   assigned = function(sid) take_back(sid, 'accept_timeout', true) end,
@@ -40,7 +51,7 @@ local FIRE = {
   starting = function(sid) take_back(sid, 'start_timeout', false) end,
   controller = function(sid) drain(sid, 'controller_timeout') end,
   room_empty = function(sid) drain(sid, 'room_empty') end,
-  session = function(sid) drain(sid, 'session_timeout') end,
+  session = end_of_limit,
   draining = function(sid) note(sid, 'draining', 'ended', finish(sid, nil, nil, true)) end,
 }
 

@@ -56,7 +56,7 @@ end
 
 -- Back to the line with the old ticket and a new epoch, or to its end if it has come back too often
 -- or was ending anyway. lost_at: registry time when it stopped being served; its limit is paused
--- from then on. Returns 'returned' or 'ended', and the new epoch or the reason.
+-- from then on, and from its assignment on if it never ran. Returns 'returned' or 'ended', and the new epoch or the reason.
 local function return_to_line(sid, why, weight, lost_at, quarantine)
   local record = key('s', sid)
   local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'ticket', 'counts', 'd_queued', 't_session',
@@ -70,6 +70,7 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
     return 'ended', finish(sid, ENDS_AS[why] or 'recovery_limit', nil, quarantine)
   end
   local served_until = math.max(lost_at, number(s[9]))
+  if s[1] ~= 'running' and s[9] then served_until = number(s[9]) end
   local left = s[7] and math.max(tonumber(s[7]) - served_until, 0) or s[8]
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
   local epoch = next_number('epoch')
