@@ -144,8 +144,7 @@ def _idle(events: Iterable[Event]) -> Iterator[int]:
             waiting.discard(event.session_id)
             if freed[event.node_id]:
                 yield event.at_ms - freed[event.node_id].popleft()
-            continue
-        if event.what in ("queued", "returned"):
+        elif event.what in ("queued", "returned"):
             waiting.add(event.session_id)
         elif event.what == "ended":
             waiting.discard(event.session_id)
@@ -153,6 +152,10 @@ def _idle(events: Iterable[Event]) -> Iterator[int]:
                 freed[event.node_id].append(event.at_ms)
         elif event.what == "node_died":
             freed.pop(event.node_id, None)  # nobody can use what died
+        else:
+            waiting.discard(event.session_id)  # adopted, for instance
+        if not waiting:
+            freed.clear()
 
 
 def _changeovers(events: Iterable[Event]) -> Iterator[int]:

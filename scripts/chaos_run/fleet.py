@@ -50,6 +50,7 @@ _COMMON: Mapping[str, object] = {
 }
 _REPLICA: Mapping[str, object] = {
     "queue_size": 1000,
+    "queue_lease_s": 5.0,
     "assigned_timeout_s": 2.5,
     "joining_timeout_s": 4.0,
     "starting_timeout_s": 5.0,

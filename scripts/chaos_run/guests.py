@@ -2,8 +2,8 @@
 
 Like a good one: it creates with an idempotency key and repeats the call, to any replica, until it
 is answered; it asks how its session stands; when nobody knows the session any more (Redis lost it)
-it asks again with the same key. Some ask twice at once, delete, close the tab or reload. What it
-was told is noted, for the verdict.
+it asks again with the same key. Some follow the event stream instead of asking; some create twice
+at once, delete, close the tab or reload. What they were told is noted, for the verdict.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from scripts.chaos_run.event_stream import EventStream
 from scripts.chaos_run.schedule import Guest
 from scripts.chaos_run.venue import Venue
 from shared.lifecycle import Background
@@ -75,8 +76,13 @@ class Client:
         while not visit.end:
             session_id = await self._create(visit)
             person = self._venue.enter(session_id, guest.name) if guest.shows_up else None
+            stream = EventStream(self._http, self._any_address, session_id)
+            following = self._spare.start("event stream", stream.run()) if guest.follows else None
             with _inside(person):
-                await self._stay(visit, session_id, person)
+                await self._stay(visit, session_id, person, stream)
+            if following is not None:
+                following.cancel()
+                visit.faults += stream.faults
 
     async def _create(self, visit: Visit) -> str:
         guest = visit.guest
@@ -99,7 +105,9 @@ class Client:
                 _check(visit, answer)
             await asyncio.sleep(_AGAIN_S)
 
-    async def _stay(self, visit: Visit, session_id: str, person: FakePerson | None) -> None:
+    async def _stay(
+        self, visit: Visit, session_id: str, person: FakePerson | None, stream: EventStream
+    ) -> None:
         """Look after the session until it has ended, is forgotten, or the guest goes."""
         guest, since_s = visit.guest, time.monotonic()
         reloads_after_s, unknown_since_s = guest.reloads_after_s, 0.0
@@ -113,6 +121,8 @@ class Client:
                 reloads_after_s = None
             if guest.deletes_after_s is not None and stayed_s > guest.deletes_after_s:
                 record = await self._ask(visit, "DELETE", session_id)
+            elif guest.follows:
+                record = stream.record
             else:
                 record = await self._ask(visit, "GET", session_id)
             if record is None:

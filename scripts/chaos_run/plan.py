@@ -37,6 +37,7 @@ def _guest(chance: random.Random, seed: int, number: int) -> Guest:
         at_s=round(chance.uniform(0.0, ARRIVALS_S), 2),
         plays_s=round(chance.uniform(*chance.choice(PLAYS_S)), 2),
         shows_up=chance.random() >= NO_SHOWS,
+        follows=chance.random() < 0.4,
         asks_twice=chance.random() < 0.15,
         deletes_after_s=after_s if mood < 0.15 else None,
         vanishes_after_s=after_s if 0.15 <= mood < 0.25 else None,

@@ -81,6 +81,8 @@ class Guest:
     """The service ends the session by itself after so long."""
     shows_up: bool
     """A controller is in the room; else nobody ever comes."""
+    follows: bool = False
+    """It listens to the event stream; else it asks how the session stands."""
     asks_twice: bool = False
     """The create call goes to two replicas at once, with one idempotency key."""
     deletes_after_s: float | None = None
