@@ -125,14 +125,24 @@ def describe(error: BaseException) -> str:
 def foreign_code(explain: Callable[[BaseException], GreenroomError]) -> Iterator[None]:
     """Run code that isn't ours: whatever it raises leaves as the error that *explain* makes.
 
-    ``sys.exit`` counts as a fault too: somebody's model file must not end the process.
+    ``sys.exit`` and a raised ``KeyboardInterrupt`` count as faults too: somebody's model file must
+    not end the process, nor the event loop that it runs on. Only cancellation passes.
     """
     try:
         yield
     except GreenroomError:
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise explain(error) from error
+
+
+def call_foreign(call: Callable[[], T], explain: Callable[[BaseException], GreenroomError]) -> T:
+    """Return what *call* returns; it waits for nothing, so a cancellation out of it is its own."""
+    with foreign_code(explain):
+        try:
+            return call()
+        except asyncio.CancelledError as own:
+            raise RuntimeError("it was cancelled from within") from own
 
 
 async def in_thread(name: str, call: Callable[[], T]) -> T:

@@ -23,6 +23,8 @@ MAX_STATUS_BYTES = 15 * 1024
 _MAX_TEXT_CHARS = 1000
 _MAX_DEPTH = 12
 _MAX_ARRAY_ITEMS = 256
+_MAX_WHOLE = 2**64
+"""Covers ids and seeds; what is longer means nothing to a client, and may be too long to write."""
 _KEPT = frozenset(("type", "session_id", "index", "error", "timestamp", "data", "stage", "trimmed"))
 
 Status = dict[str, object]
@@ -174,6 +176,8 @@ def _dump(value: object) -> bytes:
 
 
 def _word(name: object) -> str:
+    if isinstance(name, int) and abs(name) > _MAX_WHOLE:
+        return "<int>"
     return str(name).encode(errors="replace").decode()
 
 
@@ -181,8 +185,10 @@ def _plain(value: object, depth: int) -> object:
     """Return what JSON can say of *value*; what it can't is named by its type in angle brackets."""
     plain: object = f"<{type(value).__name__}>"
     match value:
-        case None | bool() | int():
+        case None | bool():
             plain = value
+        case int() if abs(value) <= _MAX_WHOLE:
+            plain = int(value)
         case str():
             plain = _word(value)
         case float():

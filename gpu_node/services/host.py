@@ -25,7 +25,7 @@ import structlog
 from gpu_node.services.contract import Bidirectional, Chunk, SizesItself
 from gpu_node.services.loader import LoadedService, explained
 from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
-from shared.lifecycle import describe, foreign_code, in_thread
+from shared.lifecycle import call_foreign, describe, foreign_code, in_thread
 
 T = TypeVar("T")
 _log = structlog.get_logger()
@@ -38,6 +38,8 @@ _MARGIN_DECAY = 0.99
 _PUMP_STOP_S = 5.0
 """How long a cancelled ``pull_chunks`` may take before ``close_session`` is called all the same."""
 _LOOP_STOP_S = 2.0
+_WORDS_KEPT = 500
+"""Characters of what a service says about a config."""
 
 
 class ServiceHost:
@@ -162,8 +164,10 @@ class ServiceHost:
     def _say_stop(self, pipeline_session_id: str) -> None:
         """Service loop: a session that is about to be closed may hear of it or not."""
         try:
-            with foreign_code(_fault("push_chunk")):
-                self._service.push_chunk(pipeline_session_id, {"type": "stop"})
+            call_foreign(
+                lambda: self._service.push_chunk(pipeline_session_id, {"type": "stop"}),
+                _fault("push_chunk"),
+            )
         except ServiceFault as error:
             _log.debug("stop_not_taken", error=str(error))
 
@@ -174,8 +178,7 @@ class ServiceHost:
     async def _call(
         self, call: Callable[[], T], explain: Callable[[BaseException], ServiceFault]
     ) -> T:
-        with foreign_code(explain):
-            return call()
+        return call_foreign(call, explain)
 
     async def _on_service_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
@@ -286,7 +289,12 @@ class ChunkStream:
                     began_s = time.monotonic()
 
     def _on_pump_done(self, pump: asyncio.Task[None]) -> None:
-        error = None if pump.cancelled() else pump.exception()
+        if not pump.cancelled():
+            error = pump.exception()
+        elif pump.cancelling():
+            error = None
+        else:  # nobody asked for it: the service awaited something of its own that was cancelled
+            error = _fault("pull_chunks")(RuntimeError("it was cancelled from within"))
         self._agent_loop.call_soon_threadsafe(self._on_end, error)
 
     def _on_end(self, error: BaseException | None) -> None:
@@ -313,15 +321,11 @@ def _fault(method: str) -> Callable[[BaseException], ServiceFault]:
 def _refusal(error: BaseException) -> ServiceFault:
     """A ValueError from ``create_session`` says that the config is wrong, not the service."""
     if isinstance(error, ValueError):
-        return InvalidConfig(f"The service refused the config: {error}")
+        return InvalidConfig(f"The service refused the config: {str(error)[:_WORDS_KEPT]}")
     return _fault("create_session")(error)
 
 
 async def _foreign_thread(
     name: str, call: Callable[[], T], explain: Callable[[BaseException], ServiceFault]
 ) -> T:
-    def guarded() -> T:
-        with foreign_code(explain):
-            return call()
-
-    return await in_thread(name, guarded)
+    return await in_thread(name, lambda: call_foreign(call, explain))

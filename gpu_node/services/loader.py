@@ -20,7 +20,7 @@ from typing import Any
 
 from gpu_node.services.contract import Bidirectional, ServiceMode, missing_from, mode_of
 from shared.errors import ServiceLoadFailed, StartupError
-from shared.lifecycle import describe, foreign_code
+from shared.lifecycle import call_foreign, describe, foreign_code
 
 DEMO_WORLD = Path(__file__).with_name("demo_world.py")
 
@@ -115,8 +115,10 @@ def _get_service(path: Path, module: ModuleType, offered: dict[str, object]) -> 
     get_service = getattr(module, "get_service", None)
     if not callable(get_service):
         raise ServiceLoadFailed(f"{path.name} has no function get_service().")
-    with foreign_code(explained(path, f"get_service() in {path.name} failed")):
-        service = get_service(**_wanted_arguments(get_service, offered))
+    service = call_foreign(
+        lambda: get_service(**_wanted_arguments(get_service, offered)),
+        explained(path, f"get_service() in {path.name} failed"),
+    )
     return _checked(path, service)
 
 

@@ -163,6 +163,7 @@ async def test_cancelling_before_the_node_knows_frees_the_slot_all_the_same(
         ("pull", Reason.SERVICE_ERROR, "RuntimeError: the world fell apart"),
         ("frame", Reason.SERVICE_ERROR, "Frame 0 has shape (8, 8)"),
         ("error_chunk", Reason.SERVICE_ERROR, "the model gave up"),
+        ("half_character", Reason.SERVICE_ERROR, "no file called w?rld"),
     ],
 )
 async def test_a_service_fault_ends_the_session_with_the_services_words(

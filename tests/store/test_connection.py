@@ -99,3 +99,18 @@ async def test_a_call_can_be_stopped_at_any_moment(
         assert done, f"it goes on after a cancellation at turn {moment}"
         assert await connection.command(POOL, "ECHO", "mine") == b"mine"
     await connection.aclose()
+
+
+async def test_a_command_that_cannot_be_written_costs_nobody_elses(redis_url: str) -> None:
+    """Half a character has no UTF-8: its caller hears so, the others get their answers."""
+    connection = Connection(redis_url)
+    answers = await asyncio.gather(
+        connection.command(POOL, "ECHO", "before"),
+        connection.command(POOL, "ECHO", "w\udcffrld"),
+        connection.command(POOL, "ECHO", "after"),
+        return_exceptions=True,
+    )
+    assert answers[0] == b"before"
+    assert isinstance(answers[1], UnicodeError)
+    assert answers[2] == b"after"
+    await connection.aclose()

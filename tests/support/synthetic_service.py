@@ -2,8 +2,8 @@
 
 Its sessions yield chunks of tiny grey frames whose brightness counts up. The session's config says
 what goes wrong: ``fail_in`` is one of ``create``, ``config``, ``pull``, ``frame``, ``error_chunk``,
-``push``, ``close`` or ``process`` (then the node dies); ``chunks`` ends the session by itself;
-``hang_close`` blocks the clean-up until the test sets the event of `Journal`.
+``half_character``, ``push``, ``close`` or ``process`` (then the node dies); ``chunks`` ends the
+session by itself; ``hang_close`` blocks the clean-up until the test sets the event of `Journal`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ class SyntheticService:
         self._note("create_session")
         if config.get("fail_in") == "create":
             raise RuntimeError("no memory left for a world")
+        if (
+            config.get("fail_in") == "half_character"
+        ):  # as a file's name may have, and UTF-8 may not
+            raise RuntimeError("no file called w\udcffrld")
         if config.get("fail_in") == "process":
             os.kill(os.getpid(), signal.SIGKILL)
         if config.get("fail_in") == "config":

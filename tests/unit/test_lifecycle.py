@@ -8,7 +8,14 @@ import threading
 import pytest
 
 from shared.errors import ServiceFault, StoreUnavailable
-from shared.lifecycle import Background, describe, foreign_code, in_thread, repeat
+from shared.lifecycle import (
+    Background,
+    call_foreign,
+    describe,
+    foreign_code,
+    in_thread,
+    repeat,
+)
 from tests.support.wait import wait_until
 
 
@@ -81,12 +88,22 @@ async def test_an_abandoned_call_in_a_thread_does_no_harm() -> None:
     assert task.cancelled()
 
 
-@pytest.mark.parametrize("raised", [KeyError("x"), SystemExit(3)])
+@pytest.mark.parametrize("raised", [KeyError("x"), SystemExit(3), KeyboardInterrupt()])
 def test_foreign_code_leaves_with_an_error_of_ours(raised: BaseException) -> None:
-    """Even ``sys.exit`` in somebody's file becomes an error that keeps its cause."""
+    """Even ``sys.exit`` and a raised Ctrl-C become an error that keeps its cause."""
     with pytest.raises(ServiceFault) as caught, foreign_code(lambda e: ServiceFault(describe(e))):
         raise raised
     assert caught.value.__cause__ is raised
+
+
+def test_a_call_that_raises_a_cancellation_has_failed() -> None:
+    """Nobody can have cancelled a call that never waits: the caller isn't cancelled either."""
+
+    def call() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(ServiceFault, match="cancelled from within"):
+        call_foreign(call, lambda e: ServiceFault(describe(e)))
 
 
 def test_an_error_of_ours_passes_foreign_code_unchanged() -> None:

@@ -130,13 +130,30 @@ def test_no_name_protects_a_large_value(name: str) -> None:
         assert len(encoded) <= MAX_STATUS_BYTES
 
 
+@pytest.mark.parametrize(
+    "number", [10**5000, -(10**5000), 2**65], ids=["endless", "below", "over 64 bits"]
+)
+def test_a_number_without_end_is_named_by_its_type(number: int) -> None:
+    """Python itself refuses to write the longest ones, and the speaker must not fall over them."""
+    assert json.loads(encode_status({"data": {"n": [number], number: 2**64}}))["data"] == {
+        "n": ["<int>"],
+        "<int>": 2**64,
+    }
+
+
 def test_a_broken_character_is_replaced() -> None:
     """Half a surrogate pair, in a value or a name, would be no UTF-8."""
     assert json.loads(encode_status({"x\ud800": "y\udfff"})) == {"x?": "y?"}
 
 
 ANY_VALUE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=9),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([5000, 4400]).map(lambda digits: 10**digits)
+    | st.floats()
+    | st.text()
+    | st.binary(max_size=9),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
     max_leaves=20,
 )

@@ -109,6 +109,58 @@ async def test_a_refused_config_is_told_apart_from_a_fault(
         assert type(caught.value) is kind
 
 
+async def test_the_words_about_a_config_are_bounded() -> None:
+    """They go into a record and a status message."""
+
+    class Wordy(SyntheticService):
+        def create_session(self, config: dict[str, Any]) -> str:
+            raise ValueError("x" * 100_000)
+
+    async with hosted(Wordy(Journal())) as host:
+        with pytest.raises(InvalidConfig) as caught:
+            await host.create_session({})
+        assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "raised", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, RecursionError]
+)
+async def test_whatever_a_service_raises_ends_neither_the_loop_nor_the_caller(
+    raised: type[BaseException],
+) -> None:
+    """Each call of a service fails as a fault, and the service loop serves the next session."""
+
+    class Raising(SyntheticService):
+        def create_session(self, config: dict[str, Any]) -> str:
+            if config.get("raise"):
+                raise raised
+            return super().create_session(config)
+
+        def push_chunk(self, session_id: str, chunk: dict[str, Any]) -> None:
+            raise raised
+
+        async def pull_chunks(self, session_id: str) -> AsyncIterator[dict[str, Any]]:
+            yield {"type": "chunk"}
+            raise raised
+
+        def close_session(self, session_id: str) -> None:
+            raise raised
+
+    async with hosted(Raising(Journal())) as host:
+        with pytest.raises(ServiceFault, match="create_session"):
+            await host.create_session({"raise": True})
+        for _ in range(2):
+            name = await host.create_session({})
+            with pytest.raises(ServiceFault, match="push_chunk"):
+                await host.push(name, {"type": "reset"})
+            chunks = host.chunks(name)
+            await anext(chunks)
+            with pytest.raises(ServiceFault, match="pull_chunks"):
+                await anext(chunks)
+            with pytest.raises(ServiceFault, match="close_session"):
+                await host.close_session(name)
+
+
 async def test_closing_ends_a_stream_that_waits_for_ever() -> None:
     """`pull_chunks` is cancelled, its own clean-up runs, then `close_session` is called."""
     order: list[str] = []
