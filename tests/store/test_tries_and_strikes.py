@@ -146,6 +146,22 @@ def test_mates_of_a_death_are_spread(world: World) -> None:
     ]
 
 
+def test_a_mate_weighs_more_than_load(world: World) -> None:
+    """The fuller node is taken, since the emptier one has just been given a mate."""
+    world.add_node("n1", capacity=2)
+    for letter in "ab":
+        world.bring(letter, "running")
+    world.add_node("n3", capacity=2)
+    world.bring("x", "running")
+    world.add_node("n2", capacity=4)
+    for _ in range(5):
+        world.pass_time(2)
+        for name in ("n2", "n3"):
+            world.beat(name)
+    world.run("sweep_nodes", budget=64)
+    assert [world.state(letter) for letter in "abx"] == ["assigned n2", "assigned n3", "running n3"]
+
+
 def test_without_room_elsewhere_mates_meet_again(world: World) -> None:
     """Nobody waits for a better place while there is one."""
     world.add_node("n1", capacity=2)

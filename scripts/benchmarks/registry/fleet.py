@@ -23,7 +23,7 @@ from scripts.benchmarks.registry.server_cost import (
     Cost,
     cost_of,
     cpu_s,
-    longest_us,
+    longest_ms,
 )
 from shared.store.nodes import SWEEP_BUDGET
 
@@ -148,7 +148,7 @@ def _evacuate(client: Client) -> Evacuation:
     crowd.play(others)
     _fall_silent(crowd, others)
     calls = 2 * LARGEST_NODE // SWEEP_BUDGET  # all are returned before the first is assigned
-    sweep_us = longest_us(client, [crowd.command("sweep_nodes", budget=SWEEP_BUDGET)] * calls)
+    sweep_ms = longest_ms(client, [crowd.command("sweep_nodes", budget=SWEEP_BUDGET)] * calls)
     crowd.play(others)
     moved = sum(len(node.residents) for node in others) - LARGEST_NODE
     if moved != LARGEST_NODE:
@@ -157,7 +157,7 @@ def _evacuate(client: Client) -> Evacuation:
     crowd.open(LARGEST_NODE)
     crowd.play([leaves])
     goodbye = crowd.command("retire_node", node_id=leaves.node_id, incarnation=leaves.incarnation)
-    return Evacuation(sweep_ms=sweep_us / 1000, goodbye_ms=longest_us(client, [goodbye]) / 1000)
+    return Evacuation(sweep_ms=sweep_ms, goodbye_ms=longest_ms(client, [goodbye]))
 
 
 def _fall_silent(crowd: Crowd, live: Sequence[Node]) -> None:

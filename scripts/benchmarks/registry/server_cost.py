@@ -58,9 +58,22 @@ def cost_of(client: Client, commands: Sequence[Command], *, batch: int = BATCH) 
     return min((_batch(client, part) for part in parts(commands, batch)), key=lambda cost: cost.us)
 
 
-def longest_us(client: Client, commands: Sequence[Command]) -> float:
-    """Send *commands* one by one and return the server's longest time for one."""
-    return max(_batch(client, [command]).us for command in commands)
+def longest_ms(client: Client, commands: Sequence[Command]) -> float:
+    """Send *commands* one by one; return the processor time of the one that took the server longest.
+
+    Of its main thread alone: for as long nobody else is served.
+    """
+    longest_s = 0.0
+    for command in commands:
+        before_s = _main_thread_s(client)
+        send(client, [command])
+        longest_s = max(longest_s, _main_thread_s(client) - before_s)
+    return longest_s * 1000
+
+
+def _main_thread_s(client: Client) -> float:
+    used = client.info("cpu")
+    return float(used["used_cpu_user_main_thread"]) + float(used["used_cpu_sys_main_thread"])
 
 
 def _batch(client: Client, commands: Sequence[Command]) -> Cost:

@@ -45,9 +45,8 @@ MUTANTS = (
     Mutant(
         name="highest ticket served is forgotten",
         file="include/dispatch",
-        piece="redis.call('HSET', CTR, 'top', math.max(number(redis.call('HGET', CTR, 'top')), "
-        "tonumber(s[1])))",
-        instead="redis.call('HSET', CTR, 'top', 0)",
+        piece="  fold_number('top', s.ticket)\n",
+        instead="",
         harm="Those who came back take the places of newcomers.",
     ),
     Mutant(

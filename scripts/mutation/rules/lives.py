@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         name="what the process lost isn't returned",
         file="register_node",
-        piece="      return_to_line(member.sid, 'node_lost_it', 0, rt, false)\n",
-        instead="      local _ = member\n",
+        piece="elseif not in_grace() then\n      return_to_line(",
+        instead="elseif false then\n      return_to_line(",
         harm="Sessions that a restarted process doesn't know wait for its next beat to be missed.",
     ),
     Mutant(

@@ -71,8 +71,8 @@ MUTANTS = (
     Mutant(
         name="silent node given a session",
         file="include/choice",
-        piece="<= rt then\n        redis.call('ZREM', key('free'), nid)",
-        instead="<= 0 then\n        redis.call('ZREM', key('free'), nid)",
+        piece="redis.call('ZSCORE', key('nodes'), nid)) > rt",
+        instead="redis.call('ZSCORE', key('nodes'), nid)) > 0",
         harm="People are placed on a machine that is down.",
     ),
     Mutant(
@@ -85,9 +85,16 @@ MUTANTS = (
     Mutant(
         name="mates of a death placed together",
         file="include/choice",
-        piece="if redis.call('HGET', key('s', sid), 'mates') == disliked.mates then return 1 end",
-        instead="",
+        piece="return disliked.mates and read_deaths_met(nid)[disliked.mates] and 1 or 0",
+        instead="return 0",
         harm="The session that crashed a process takes the same people along again.",
+    ),
+    Mutant(
+        name="mates placed by one call don't see each other",
+        file="include/choice",
+        piece="then deaths_met[nid][disliked.mates] = true end",
+        instead="then return end",
+        harm="All who lost the same node are placed together by one sweep.",
     ),
     Mutant(
         name="operator's drain ignored",
