@@ -10,9 +10,11 @@ pool of ours, since each of those lives on one of its nodes and may move on its 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar, cast
+from functools import partial
+from typing import NoReturn, TypeVar, cast
 
 import redis
 import redis.asyncio
@@ -21,6 +23,8 @@ import redis.backoff
 import redis.exceptions
 
 from shared.errors import StoreUnavailable
+from shared.lifecycle import Background, in_thread
+from shared.redis_url import Address
 from shared.store import keys
 from shared.store.connecting import connection_options
 from shared.store.endpoints import ANSWER_WITHIN_S, ELSEWHERE, Elsewhere, Endpoints, Nowhere
@@ -30,6 +34,7 @@ from shared.store.scripts import Argument, Reply, load
 T = TypeVar("T")
 
 _CONNECTIONS = 4
+WATCH_PRIMARY_EVERY_S = 1.0
 
 Observe = Callable[[str, float], None]
 """Called after each script with its name and the seconds that it took, round trip included."""
@@ -91,6 +96,11 @@ class _Link:
         )
         """For the few commands that aren't scripts; those don't share a connection."""
 
+    async def leave(self) -> None:
+        """Take other connections: the server is another one now."""
+        self.scripts.leave()
+        await self.rest.connection_pool.disconnect(inuse_connections=False)
+
     async def aclose(self) -> None:
         await self.scripts.aclose()
         await self.rest.aclose(close_connection_pool=True)
@@ -104,6 +114,7 @@ class Connection:
         self.observe: Observe | None = None
         self._answer_within_s = answer_within_s
         self._links: dict[str, _Link] = {}
+        self._tasks = Background()
 
     async def call(self, script: str, pool: str, /, **named: Argument) -> tuple[str, Reply]:
         """Run *script* on *pool* and return its status word and fields.
@@ -182,6 +193,7 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close all connections; harmless when done twice."""
+        await self._tasks.aclose()
         for link in self._links.values():
             await link.aclose()
 
@@ -190,7 +202,20 @@ class Connection:
         group = self.endpoints.group(pool)
         if (link := self._links.get(group)) is None:
             link = self._links[group] = _Link(self.endpoints, pool, self._answer_within_s)
+            if self.endpoints.must_be_watched:
+                self._tasks.start("watch-primary", self._watch_primary(link, pool))
         return link
+
+    async def _watch_primary(self, link: _Link, pool: str) -> NoReturn:
+        """Leave a primary that was replaced while it lives; nothing else would tell in time."""
+        seen: Address | None = None
+        while True:
+            with contextlib.suppress(redis.exceptions.RedisError, OSError):
+                now = await in_thread("find-redis", partial(self.endpoints.find, pool))
+                if seen not in (None, now):
+                    await link.leave()
+                seen = now
+            await asyncio.sleep(WATCH_PRIMARY_EVERY_S)
 
 
 class BlockingConnection:
@@ -201,6 +226,7 @@ class BlockingConnection:
         self._answer_within_s = answer_within_s
         self._client: redis.Redis | None = None
         self._of_pool = ""
+        self._where: Address | None = None
 
     def call(self, script: str, pool: str, /, **named: Argument) -> tuple[str, Reply]:
         """Run *script* on *pool*; like `Connection.call`, from a thread.
@@ -237,11 +263,19 @@ class BlockingConnection:
             self._client = None
 
     def _at(self, pool: str) -> redis.Redis:
-        if self._client is None or self._of_pool != pool:
+        """Return the client of the server that holds *pool* now."""
+        if self._of_pool != pool or self._has_been_replaced():
             self.close()
-            self._client = self._endpoints.client(pool, answer_within_s=self._answer_within_s)
-            self._of_pool = pool
+        if self._client is None:
+            self._where, self._of_pool = self._endpoints.find(pool), pool
+            self._client = self._endpoints.client(self._where, self._answer_within_s)
         return self._client
+
+    def _has_been_replaced(self) -> bool:
+        if self._client is not None and self._endpoints.must_be_watched:
+            with contextlib.suppress(redis.exceptions.RedisError, OSError):
+                return self._endpoints.find(self._of_pool) != self._where
+        return False
 
     def _leave(self, pool: str, fault: Exception) -> None:
         self.close()

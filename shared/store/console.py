@@ -43,7 +43,7 @@ def ask(url: str, pool: str, command: tuple[str, ...]) -> object:
 
 
 def _ask(endpoints: Endpoints, pool: str, command: tuple[str, ...]) -> object:
-    with endpoints.client(pool, answer_within_s=_ANSWER_WITHIN_S) as client:
+    with endpoints.client(endpoints.find(pool), _ANSWER_WITHIN_S) as client:
         return _plain(client.execute_command(*command))
 
 

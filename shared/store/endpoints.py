@@ -84,11 +84,18 @@ class Endpoints:
         """Return a plain URL with all that connections need to know but the address."""
         return self.url.server(self.url.seeds[0]) if self.finder else self.url.text
 
-    def client(self, pool: str, *, answer_within_s: float = ANSWER_WITHIN_S) -> redis.Redis:
-        """Return a blocking client of the server that holds *pool* now; raises `Nowhere`."""
-        if self.finder is None:
-            return _client(self.url.text, answer_within_s)
-        client = _client(self.url.server(self.finder.find(pool)), answer_within_s)
+    @property
+    def must_be_watched(self) -> bool:
+        """A server may be replaced without telling those who are connected to it."""
+        return self.url.kind is Kind.SENTINEL
+
+    def find(self, pool: str) -> Address | None:
+        """Return who holds *pool* now, None if it is always the same; raises `Nowhere`."""
+        return self.finder.find(pool) if self.finder else None
+
+    def client(self, where: Address | None, answer_within_s: float) -> redis.Redis:
+        """Return a blocking client of the server that was found; raises `Nowhere`."""
+        client = _client(self.url.server(where) if where else self.url.text, answer_within_s)
         if self.url.kind is not Kind.SENTINEL or _leads(client):
             return client
         raise Nowhere("the primary is being replaced")  # the Sentinels are behind
@@ -134,21 +141,29 @@ def _finder(url: RedisUrl) -> Finder | None:
             return None
 
 
-def _client(url: str, answer_within_s: float) -> redis.Redis:
+def _client(url: str, answer_within_s: float, *, retries: int = 0) -> redis.Redis:
     return redis.Redis.from_url(
         url,
         socket_timeout=answer_within_s,
         socket_connect_timeout=answer_within_s,
-        retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
+        retry=redis.retry.Retry(redis.backoff.NoBackoff(), retries),
     )
 
 
 class Sentinels:
-    """Ask Sentinels who leads."""
+    """Ask Sentinels who leads.
+
+    After a failover that an operator wanted they let the old primary serve for up to ten seconds,
+    and what it is told then is lost. So whoever keeps a connection asks them now and then, over
+    connections that stay open.
+    """
 
     def __init__(self, url: RedisUrl) -> None:
-        self._url = url
+        self._service = url.service
         self._seeds = url.seeds
+        self._clients = {
+            seed: _client(url.sentinel(seed), _ASK_WITHIN_S, retries=1) for seed in url.seeds
+        }
 
     def find(self, pool: str) -> Address:  # noqa: ARG002 - all pools are in one place
         """Return the primary's address, from the first Sentinel that knows it."""
@@ -163,8 +178,8 @@ class Sentinels:
         """Learn nothing: Sentinels tell it at the next question."""
 
     def _ask(self, sentinel: Address) -> Address:
-        with _client(self._url.sentinel(sentinel), _ASK_WITHIN_S) as client:
-            reply = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
+        client = self._clients[sentinel]
+        reply = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)  # type: ignore[no-untyped-call]
         if not reply:
             raise Nowhere("the Sentinels know no primary of this name")
         host, port = reply

@@ -58,6 +58,10 @@ class Multiplexer:
         self._wake = asyncio.Event()
         self._driver: asyncio.Task[None] | None = None
         self._closed = False
+        self._losses = 0
+        """Connections lost in a row, none of which answered anything."""
+        self._is_told_lost = False
+        self._is_left = False
 
     def send(self, command: Command) -> asyncio.Future[Any]:
         """Queue *command* for this tick's write and return the future of its reply.
@@ -75,6 +79,10 @@ class Multiplexer:
             self._driver = asyncio.create_task(self._drive(), name="redis-multiplexer")
         return reply
 
+    def leave(self) -> None:
+        """Take another connection soon; what is in flight is sent again there."""
+        self._is_left = True
+
     async def aclose(self) -> None:
         """Close the connection; what is still waiting fails. Harmless when done twice."""
         self._closed = True
@@ -85,21 +93,18 @@ class Multiplexer:
 
     async def _drive(self) -> None:
         """Keep one connection while there is work; only this task touches the connection."""
-        losses = 0
         while not self._closed:
             connection = self._make_connection()
             try:
                 async with asyncio.timeout(self._silence_s):  # its greeting may stay unanswered
                     await connection.connect()  # type: ignore[no-untyped-call]
-                losses = 0
                 await self._serve(connection)
             except (redis.exceptions.RedisError, OSError, TimeoutError) as fault:
-                losses += 1
                 self._after_loss(fault)
             finally:
                 with contextlib.suppress(redis.exceptions.RedisError, OSError):
                     await connection.disconnect(nowait=True)
-            await asyncio.sleep(_BACKOFF_S[min(losses, len(_BACKOFF_S)) - 1] if losses else 0)
+            await asyncio.sleep(_BACKOFF_S[min(self._losses, len(_BACKOFF_S)) - 1])
             if not self._waiting:
                 await self._wake.wait()
 
@@ -152,21 +157,30 @@ class Multiplexer:
             call = self._in_flight.popleft()
             if not call.reply.done():
                 call.reply.set_result(reply)
+            self._losses = 0
+            if self._is_told_lost:
+                self._is_told_lost = False
+                _log.info("redis_connection_back")
 
     async def _watch_silence(self) -> None:
         """A black hole looks like a slow server; after `silence_s` without a reply it is left."""
-        while True:
+        self._is_left = False
+        while not self._is_left:
             await asyncio.sleep(self._silence_s / 4)
             if self._in_flight and time.monotonic() - self._in_flight[0].sent_s > self._silence_s:
                 raise redis.exceptions.ConnectionError("no reply")
+        raise redis.exceptions.ConnectionError("left")
 
     def _after_loss(self, fault: Exception) -> None:
         """Put commands in flight back in front, in their order; give up those sent twice."""
+        self._losses += 1
         again = deque(call for call in self._in_flight if not call.reply.done())
         self._in_flight.clear()
         if not again and not self._waiting:
             return
-        _log.info("redis_connection_lost", commands=len(again), why=type(fault).__name__)
+        if not self._is_told_lost:
+            self._is_told_lost = True
+            _log.info("redis_connection_lost", commands=len(again), why=type(fault).__name__)
         lost = redis.exceptions.ConnectionError("connection lost")
         for call in again:
             if call.sendings >= _SENDINGS:

@@ -141,9 +141,9 @@ async def _look(endpoints: Endpoints, within_s: float) -> list[ServerFacts]:
 def _ask(client: redis.Redis) -> ServerFacts:
     # Not CONFIG GET: hosted servers often refuse it.
     info = client.info()
-    mode = str(info.get("redis_mode", "standalone"))
+    mode = str(info.get("server_mode") or info.get("redis_mode", "standalone"))
     return ServerFacts(
-        version=str(info["redis_version"]),
+        version=str(info.get("valkey_version") or info["redis_version"]),
         eviction=str(info.get("maxmemory_policy", "noeviction")),
         mode=mode,
         serves_all_slots=mode != "cluster" or _is_alone(client),

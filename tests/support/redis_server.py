@@ -60,6 +60,8 @@ class RedisServer:
         self._socket = self._folder / "redis.sock"
         self._process: subprocess.Popen[bytes] | None = None
         self._is_paused = False
+        # In cluster mode its bus would take port 10000, where another one's may be.
+        self.bus_port = free_port() if "--cluster-enabled" in options else 0
         self.flavour = flavour
         self.url = f"unix://{self._socket}?db=0"
 
@@ -75,8 +77,7 @@ class RedisServer:
         """Start on the same socket and wait until it answers."""
         quiet = ("--port", "0", "--save", "", "--loglevel", "warning", "--daemonize", "no")
         place = ("--unixsocket", str(self._socket), "--dir", str(self._folder))
-        # In cluster mode its bus would take port 10000, where another one's may be.
-        bus = ("--cluster-port", str(free_port())) if "--cluster-enabled" in self._options else ()
+        bus = ("--cluster-port", str(self.bus_port)) if self.bus_port else ()
         self._process = process = subprocess.Popen(
             [self._binary, *quiet, *place, *bus, *self._options], stdout=subprocess.DEVNULL
         )
