@@ -40,7 +40,7 @@ class AppendOnlyFile:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def lose(self, lost_s: float, chance: random.Random) -> int:
-        """Cut off what the last *lost_s* added, at least one transaction; returns how many bytes."""
+        """Cut off what the last *lost_s* added and a bit more; returns how many bytes."""
         path = self._latest()
         if path is None:
             return 0
