@@ -13,7 +13,7 @@
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
-local n = redis.call('HMGET', record, 'inc', 'stamp', 'ttl', 'state', 'media_ok', 'beat')
+local n = redis.call('HMGET', record, 'inc', 'stamp', 'ttl', 'state', 'media_ok', 'beat', 'mates')
 local lease = redis.call('ZSCORE', key('nodes'), nid)
 if not n[1] or tonumber(incarnation) > number(n[1]) then return {'register', 'keep'} end
 if n[1] ~= incarnation or not lease or n[4] == 'dead' then return {'register', 'drop'} end
@@ -21,39 +21,47 @@ if number(n[2]) >= tonumber(stamp) then return {'stale'} end
 
 keep_registry_time()
 redis.call('HSET', record, 'stamp', stamp, 'state', state, 'capacity', capacity, 'draining', draining,
-  'media_ok', media_ok, 'beat', rt, 'gen', redis.call('HGET', CTR, 'gen'))
+  'media_ok', media_ok, 'beat', rt, 'gen', pool.gen)
 redis.call('ZADD', key('nodes'), rt + number(n[3]), nid)
 if n[4] ~= state then
   redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_' .. state, 'node', nid,
     'at', now)
 end
-if number(capacity) > 0 then forget_mates(nid) end
-local list = follow_rebases(nid, cjson.decode(residents))
+if n[7] and number(capacity) > 0 then forget_mates(nid) end
+
+local members                                   -- read again only if one of them has left
+local function present()
+  members = members or members_of(nid)
+  return members
+end
+local list = follow_rebases(nid, cjson.decode(residents), present())
 local listed = assignments(list)
 fold_number('epoch', highest_epoch(list))
 
 for _, item in ipairs(cjson.decode(ended)) do   -- the first word of this end may have been lost
-  local is_here = redis.call('ZSCORE', key('ns', nid), item[1]) == item[2]
-  if is_here or (redis.call('EXISTS', key('s', item[1])) == 1 and may_adopt(nid, item[1], item[2])) then
+  if may_end(nid, item[1], item[2]) then
     finish(item[1], item[3], nil, false)
+    members = nil
   end
 end
-for _, member in ipairs(members_of(nid)) do
+for _, member in ipairs(present()) do
   local here = listed[assignment(member.sid, member.epoch)]
   if member.quarantined then
     if not here and number(redis.call('HGET', record, '!' .. member.sid)) < tonumber(stamp) then
       release_quarantine(nid, member.sid)
+      members = nil
     end
   elseif not here and not in_grace() then       -- in a grace it may be elsewhere, under a higher epoch
     local acked = redis.call('HGET', key('s', member.sid), 'acked')
     if acked and number(acked) < tonumber(stamp) then
       return_to_line(member.sid, 'node_lost_it', 1, number(n[6]), false)
+      members = nil
     end
   end
 end
 
 local owned, todo, kills, adopt, known, kept, strangers = {}, {}, {}, {}, {}, 0, 0
-for _, member in ipairs(members_of(nid)) do
+for _, member in ipairs(present()) do
   local name = assignment(member.sid, member.epoch)
   if member.quarantined then
     known[name] = 'quarantined'

@@ -56,11 +56,12 @@ end
 
 -- Back to the line with the old ticket and a new epoch, or to its end if it has come back too often
 -- or was ending anyway. lost_at: registry time when it stopped being served; its limit is paused
--- from then on, and from its assignment on if it never ran. Returns 'returned' or 'ended', and the new epoch or the reason.
+-- from then on, and from its assignment on if it never ran. Returns 'returned' or 'ended', and the new epoch
+-- or the reason.
 local function return_to_line(sid, why, weight, lost_at, quarantine)
   local record = key('s', sid)
   local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'ticket', 'counts', 'd_queued', 't_session',
-    'left', 'assigned_rt')
+    'left', 'assigned_rt', 'attempt')
   if s[1] == 'draining' then
     return 'ended', finish(sid, nil, nil, quarantine)
   end
@@ -74,11 +75,17 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
   local left = s[7] and math.max(tonumber(s[7]) - served_until, 0) or s[8]
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
   local epoch = next_number('epoch')
-  redis.call('HSET', record, 'state', 'queued', 'node', '', 'avoid', s[2], 'epoch', epoch,
-    'back', why, 'queued_rt', rt)
-  if weight > 0 then redis.call('HSET', record, 'counts', with_one_more(counts, weight)) end
-  redis.call('HINCRBY', record, 'attempt', 1)
-  if left then redis.call('HSET', record, 'left', left) end
+  local news = {'state', 'queued', 'node', '', 'avoid', s[2], 'epoch', epoch, 'back', why, 'queued_rt', rt,
+    'attempt', number(s[10]) + 1}
+  if left then
+    news[#news + 1] = 'left'
+    news[#news + 1] = left
+  end
+  if weight > 0 then
+    news[#news + 1] = 'counts'
+    news[#news + 1] = with_one_more(counts, weight)
+  end
+  redis.call('HSET', record, unpack(news))
   redis.call('HDEL', record, 'acked', 'connected', 'controller', 'participants', 'rebased')
   set_deadlines(sid, {assigned = false, joining = false, controller = false, room_empty = false,
     starting = false, session = false, queued = due(s[6])})

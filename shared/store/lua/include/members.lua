@@ -24,9 +24,9 @@ local function assignments(list)
 end
 
 -- What a node lists under the epoch before a rebase of which it hasn't heard yet is the same assignment.
-local function follow_rebases(nid, list)
+local function follow_rebases(nid, list, members)
   local here = {}
-  for _, member in ipairs(members_of(nid)) do here[assignment(member.sid, member.epoch)] = true end
+  for _, member in ipairs(members or members_of(nid)) do here[assignment(member.sid, member.epoch)] = true end
   for _, item in ipairs(list) do
     if not here[assignment(item[1], item[2])] then
       local s = redis.call('HMGET', key('s', item[1]), 'node', 'epoch', 'rebased')
