@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 import aiohttp
+import structlog
 from livekit import api
 from livekit.api.room_service import RoomService
 
@@ -32,6 +33,8 @@ from shared.rooms.tokens import (
     role_of,
     room_metadata,
 )
+
+_log = structlog.get_logger()
 
 CALL_TIMEOUT_S = 3.0
 
@@ -58,6 +61,8 @@ class RoomAdmin:
         self._api_secret = api_secret
         self._deployment_id = deployment_id
         self._client: api.LiveKitAPI | None = None
+        self._trouble = ""
+        """What the latest probe met; empty while all is well."""
 
     async def ensure(self, session_id: str, epoch: int) -> None:
         """Make sure that the room is there and that its metadata names *epoch*."""
@@ -163,12 +168,17 @@ class RoomAdmin:
         await self._unless_missing(self._rooms().send_data(request))
 
     async def probe(self) -> bool:
-        """Whether the media server answers us, keys included."""
+        """Whether the media server answers us, keys included; what it is instead is logged once."""
         try:
             await self._call(self._rooms().list_rooms(api.ListRoomsRequest(names=["probe"])))
-        except RoomsUnavailable:
-            return False
-        return True
+        except RoomsUnavailable as unavailable:
+            trouble = str(unavailable)
+        else:
+            trouble = ""
+        if trouble and trouble != self._trouble:
+            _log.warning("rooms_unavailable", why=trouble)
+        self._trouble = trouble
+        return not trouble
 
     async def aclose(self) -> None:
         """Close the connections."""

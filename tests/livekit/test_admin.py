@@ -6,6 +6,7 @@ import json
 
 import pytest
 from livekit import api, rtc
+from structlog.testing import capture_logs
 
 from shared.errors import RoomsUnavailable
 from shared.ids import WorkerIdentity, room_of
@@ -93,9 +94,13 @@ async def test_only_older_workers_are_removed(
 
 
 async def test_wrong_keys_are_told_without_a_token(livekit_server: LiveKitServer) -> None:
-    """The probe is false, and the error names the cause only."""
+    """The probe is false and logs why, once; the error names the cause only."""
     admin = RoomAdmin(livekit_server.url, "devkey", "x" * 40, "tests")
-    assert await admin.probe() is False
+    with capture_logs() as logs:
+        assert await admin.probe() is False
+        assert await admin.probe() is False
+    (told,) = logs
+    assert "doesn't take the API key and secret" in told["why"]
     with pytest.raises(RoomsUnavailable, match="key and secret") as caught:
         await admin.participants("default-" + "a" * 26)
     assert "eyJ" not in str(caught.value)
@@ -106,7 +111,9 @@ async def test_a_dead_server_is_unavailable(admin: RoomAdmin) -> None:
     """The probe tells one from the other; nothing hangs."""
     assert await admin.probe() is True
     dead = RoomAdmin("ws://127.0.0.1:9", "devkey", "x" * 40, "tests")
-    assert await dead.probe() is False
+    with capture_logs() as logs:
+        assert await dead.probe() is False
+    assert [line["log_level"] for line in logs] == ["warning"]
     with pytest.raises(RoomsUnavailable):
         await dead.delete("default-" + "a" * 26)
     await dead.aclose()
