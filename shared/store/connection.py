@@ -29,6 +29,7 @@ from shared.store import keys
 from shared.store.connecting import connection_options
 from shared.store.endpoints import ANSWER_WITHIN_S, ELSEWHERE, Elsewhere, Endpoints, Nowhere
 from shared.store.multiplexer import Multiplexer
+from shared.store.patience import awake_timeout
 from shared.store.scripts import Argument, Reply, load
 
 T = TypeVar("T")
@@ -167,7 +168,7 @@ class Connection:
     async def bounded(self, call: Awaitable[T]) -> T:
         """Await one Redis call with the bound and the error rule of this module."""
         try:
-            async with asyncio.timeout(self._answer_within_s):
+            async with awake_timeout(self._answer_within_s):
                 return await call
         except (redis.exceptions.RedisError, OSError, TimeoutError) as fault:
             if (told := unavailable(fault)) is None:

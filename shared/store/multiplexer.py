@@ -16,19 +16,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import redis.exceptions
 import structlog
 from redis.asyncio.connection import AbstractConnection
 
+from shared.store.patience import awake_timeout
+
 _log = structlog.get_logger()
 
 _SENDINGS = 2
+_LOOKS = 4
 _BACKOFF_S = (0.01, 0.05, 0.1, 0.25, 0.5)
 Command = Sequence[str | bytes | int]
 
@@ -40,7 +42,6 @@ class _Call:
     command: Command
     reply: asyncio.Future[Any]
     sendings: int = 0
-    sent_s: float = field(default=0.0)
 
 
 class Multiplexer:
@@ -96,7 +97,7 @@ class Multiplexer:
         while not self._closed:
             connection = self._make_connection()
             try:
-                async with asyncio.timeout(self._silence_s):  # its greeting may stay unanswered
+                async with awake_timeout(self._silence_s):  # its greeting may stay unanswered
                     await connection.connect()  # type: ignore[no-untyped-call]
                 await self._serve(connection)
             except (redis.exceptions.RedisError, OSError, TimeoutError) as fault:
@@ -128,7 +129,6 @@ class Multiplexer:
             await self._wake.wait()
             self._wake.clear()
             packed: list[bytes] = []
-            now_s = time.monotonic()
             while self._waiting:
                 call = self._waiting.popleft()
                 if call.reply.done():  # the caller gave up before it was written
@@ -139,7 +139,6 @@ class Multiplexer:
                     call.reply.set_exception(unwritable)  # nobody else's command suffers for it
                     continue
                 call.sendings += 1
-                call.sent_s = now_s
                 self._in_flight.append(call)
                 packed.extend(parts)
             if packed:
@@ -165,9 +164,13 @@ class Multiplexer:
     async def _watch_silence(self) -> None:
         """A black hole looks like a slow server; after `silence_s` without a reply it is left."""
         self._is_left = False
+        oldest, looks = None, 0
         while not self._is_left:
-            await asyncio.sleep(self._silence_s / 4)
-            if self._in_flight and time.monotonic() - self._in_flight[0].sent_s > self._silence_s:
+            await asyncio.sleep(self._silence_s / _LOOKS)
+            # Looks are counted, not seconds: after a stall of ours the reply may be there, unread.
+            looks = looks + 1 if self._in_flight and self._in_flight[0] is oldest else 0
+            oldest = self._in_flight[0] if self._in_flight else None
+            if looks == _LOOKS:
                 raise redis.exceptions.ConnectionError("no reply")
         raise redis.exceptions.ConnectionError("left")
 

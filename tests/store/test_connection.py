@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -13,7 +14,7 @@ from shared.errors import StoreUnavailable
 from shared.store import Registry
 from shared.store.connection import Connection
 from shared.store.endpoints import ANSWER_WITHIN_S
-from tests.support.redis_server import POOL
+from tests.support.redis_server import POOL, StartRedis
 from tests.support.wait import scaled_s, wait_until
 
 MOMENTS = 60
@@ -73,6 +74,41 @@ async def test_a_greeting_that_is_never_answered_is_given_up(redis_url: str) -> 
 
         await wait_until(answers, "the next connection serves", timeout_s=10 * ANSWER_WITHIN_S)
         await registry.aclose()
+
+
+async def test_an_answer_that_came_while_the_loop_was_stalled_counts(
+    start_redis: StartRedis,
+) -> None:
+    """Nobody had time to read it, which isn't the server's fault."""
+    server = start_redis()
+    registry = Registry.connect(server.url)
+    await registry.snapshot(POOL)
+    await registry.ping()
+    server.pause()
+    answers = [asyncio.create_task(call) for call in (registry.snapshot(POOL), registry.ping())]
+    for _ in range(20):  # turns in which both are sent
+        await asyncio.sleep(0)
+    server.resume()
+    with server.client() as client:
+        client.blpop("nothing", timeout=3 * ANSWER_WITHIN_S)  # our loop stands still meanwhile
+    await asyncio.gather(*answers)
+    await registry.aclose()
+
+
+async def test_no_answer_is_told_in_time(start_redis: StartRedis) -> None:
+    """Without a stall the limit is what it says, for scripts and for all other commands."""
+    server = start_redis()
+    registry = Registry.connect(server.url)
+    await registry.snapshot(POOL)
+    await registry.ping()
+    server.pause()
+    begun_s = time.monotonic()
+    for call in (registry.snapshot(POOL), registry.ping()):
+        with pytest.raises(StoreUnavailable):
+            await call
+    assert 2 * ANSWER_WITHIN_S <= time.monotonic() - begun_s < scaled_s(20 * ANSWER_WITHIN_S)
+    server.resume()
+    await registry.aclose()
 
 
 @pytest.mark.parametrize(
