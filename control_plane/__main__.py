@@ -62,7 +62,7 @@ def _check_address(settings: ReplicaSettings) -> None:
 async def _serve(settings: ReplicaSettings, listener: socket.socket) -> None:
     replica = Replica(settings)
     try:
-        await replica.registry.check()
+        await replica.registry.check(settings.pools)
     except StartupError:
         await replica.registry.aclose()
         raise

@@ -220,7 +220,7 @@ def _free(node: NodeFacts, facts: PoolFacts) -> Iterator[str]:
         and record.get("draining") == "0"
         and record.get("media_ok") == "1"
         and record.get("admin") != "draining"
-        and record.get("gen") == facts.counters.get("gen")
+        and record.get("gen") in (None, facts.counters.get("gen"))
         and node.lease_ms is not None
         and used < capacity
     )

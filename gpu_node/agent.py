@@ -117,7 +117,7 @@ class Agent:
         """
         http = self._start_http()
         try:
-            await self._parts.registry.check()
+            await self._parts.registry.check([self._settings.pool])
             self._parts.registry.observe(metrics.script_ran)
             self._start_parts()
             self._background.start("stop signal", self._until_asked(stop))

@@ -14,6 +14,7 @@ from shared.store.connection import Connection, Observe
 from shared.store.inspection import Inspection
 from shared.store.listing import Listing
 from shared.store.nodes import BeatLink, Nodes
+from shared.store.schema import check_schema
 from shared.store.server_check import check_servers
 from shared.store.sessions import Sessions
 from shared.store.trail import Trail
@@ -67,13 +68,15 @@ class Registry:
         """Return a registry on *url*; nothing is sent yet."""
         return cls(Connection(url), Connection(url))
 
-    async def check(self, *, within_s: float = 5.0) -> None:
+    async def check(self, pools: Iterable[str] = (), *, within_s: float = 5.0) -> None:
         """Wait for Redis and refuse one that could lose sessions.
 
         Raises:
-            StartupError: Not reachable within *within_s*, too old, or it evicts keys.
+            StartupError: Not reachable within *within_s*, too old, it evicts keys, or one of
+                *pools* is used by a release that isn't this one or next to it.
         """
         self.concerns = await check_servers(self._connection.endpoints, within_s=within_s)
+        await check_schema(self._connection, pools)
 
     def observe(self, observe: Observe) -> None:
         """Have *observe* told of every script call: its name and the seconds it took."""

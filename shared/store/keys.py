@@ -143,7 +143,7 @@ KEY_TABLE: tuple[KeyKind, ...] = (
 )
 
 SCHEMA = 1
-"""Version of the meaning of these keys, kept in ``ctr.schema``."""
+"""Version of the meaning of these keys, kept in ``ctr.schema``; see `schema`."""
 
 _NAME = {"<sid>": r"[a-z0-9-]+", "<nid>": r"[a-z0-9-]+", "<hash>": r"[0-9a-f]+"}
 
@@ -171,6 +171,11 @@ def line_key(pool: str) -> str:
 def nodes_key(pool: str) -> str:
     """Return the key of the nodes' leases."""
     return f"{prefix(pool)}nodes"
+
+
+def counters_key(pool: str) -> str:
+    """Return the key of the last numbers, totals and schema."""
+    return f"{prefix(pool)}ctr"
 
 
 def slots_key(pool: str, node_id: str) -> str:

@@ -8,8 +8,8 @@ A script is one file in ``lua/``. Its header is its contract and the loader read
 - ``-- Replies: word, word`` lists the status words; any other first element raises;
 - ``-- Include: core, dispatch`` names files of ``lua/include/`` that are put in front.
 
-The tables of ``shared/states.py`` and the bounds of ``shared/durations.py`` are written in front
-too: Lua holds no second copy of them.
+The tables of ``shared/states.py``, the bounds of ``shared/durations.py`` and the schema of
+``keys.py`` are written in front too: Lua holds no second copy of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from shared.durations import BOUNDS
 from shared.states import ENDED_AS, SESSION_MOVES, Reason, SessionState, sources_of
+from shared.store.keys import SCHEMA
 
 _LUA = Path(__file__).parent / "lua"
 _HEADER = re.compile(r"^-- (ARGV|Replies|Include): *(.*)$", re.MULTILINE)
@@ -97,20 +98,23 @@ def _tables() -> str:
     bounds = ", ".join(f"{{'{name}', {limit_ms}}}" for name, limit_ms in BOUNDS)
     return (
         f"local ENDED_AS = {_lua_table(ENDED_AS)}\nlocal MAY_BECOME = {{{moves}}}\n"
-        f"local DURATION_BOUNDS_MS = {{{bounds}}}\n"
+        f"local DURATION_BOUNDS_MS = {{{bounds}}}\nlocal SCHEMA = {SCHEMA}\n"
     )
 
 
 @cache
-def load(name: str) -> Script:
-    """Read, expand and return script *name*; the same object each time."""
-    text = (_LUA / f"{name}.lua").read_text(encoding="utf-8")
+def load(name: str, folder: Path = _LUA) -> Script:
+    """Read, expand and return script *name*; the same object each time.
+
+    Tests name the *folder* of an earlier release.
+    """
+    text = (folder / f"{name}.lua").read_text(encoding="utf-8")
     shebang, body = text.split("\n", 1)
     header = dict(_HEADER.findall(text))
     argv = _words(header["ARGV"])
     locals_ = f"local {', '.join(argv)} = {', '.join(f'ARGV[{i + 1}]' for i in range(len(argv)))}\n"
     included = [
-        (_LUA / "include" / f"{part}.lua").read_text(encoding="utf-8")
+        (folder / "include" / f"{part}.lua").read_text(encoding="utf-8")
         for part in _words(header["Include"])
     ]
     source = "\n".join([shebang, _tables() + locals_, *included, body])

@@ -39,6 +39,7 @@ def test_without_a_node_a_session_waits(world: World) -> None:
         "sp:a": "{}",
         "ctr rt": T,
         "ctr rt_wall": T,
+        "ctr schema": "1",
         "ctr ticket": T,
         "ctr version": T,
         "ctr n_opened": "1",

@@ -37,6 +37,7 @@ def test_a_life_begins(world: World) -> None:
         "ctr rt_wall": str(T),
         "ctr inc": str(T),
         "ctr ttl": "10000",
+        "ctr schema": "1",
         "ev 1": "node_registered n1",
     }
 

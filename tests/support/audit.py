@@ -122,7 +122,7 @@ def _free(pool: Pool) -> Iterator[str]:
         usable = record["state"] in ("idle", "busy") and record["draining"] == "0"
         usable = usable and record["media_ok"] == "1" and used < capacity
         usable = usable and record.get("admin") != "draining"
-        usable = usable and record.get("gen") == pool.ctr.get("gen")
+        usable = usable and record.get("gen") in (None, pool.ctr.get("gen"))
         resting = int(record.get("rest", 0)) > int(record["beat"])
         if node in pool.free and not usable:
             yield f"{node} is free and may not be given a session"

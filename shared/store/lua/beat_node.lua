@@ -9,7 +9,7 @@
 -- Replies: ok, stale, register
 -- Fields: ok: owned, todo {sid, epoch} lists, kills {sid, epoch, reason}, adopt {sid, epoch}; register: keep | drop
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, presence, owner, adoption
+-- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, listed, presence, owner, adoption
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)

@@ -45,6 +45,7 @@ if not servable then
 end
 
 keep_registry_time()
+note_schema()
 local ticket = next_number('ticket')
 redis.call('HSET', key('s', sid), 'state', 'queued', 'ticket', ticket, 'epoch', 0, 'attempt', 1,
   'created', now, 'queued_rt', rt, 'node', '', 'd_queued', d_queued, 'd_assigned', d_assigned,

@@ -8,7 +8,7 @@
 -- Replies: registered, wait, superseded
 -- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members
+-- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, listed
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
@@ -53,6 +53,7 @@ for _, member in ipairs(members_of(nid)) do     -- the same process lost these b
     end
   end
 end
+note_schema()
 forget_mates(nid)
 for _, name in ipairs({'epoch', 'ticket'}) do fold_number(name, highest_epoch(list)) end
 local inc = next_number('inc', number(previous))

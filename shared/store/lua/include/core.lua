@@ -20,7 +20,7 @@ end
 -- What is kept for the whole pool, read once. Whoever changes one of these keeps it here, too.
 local pool = {}
 do
-  local names = {'rt', 'rt_wall', 'run', 'gen', 'ttl', 'grace', 'hold'}
+  local names = {'rt', 'rt_wall', 'run', 'gen', 'ttl', 'grace', 'hold', 'schema'}
   local values = redis.call('HMGET', CTR, unpack(names))
   for i, name in ipairs(names) do pool[name] = values[i] or nil end
 end

@@ -24,6 +24,11 @@ local function keep_registry_time()
   note_generation()
 end
 
+-- R15: the highest schema that was ever written here; whoever starts compares it with its own.
+local function note_schema()
+  if tonumber(pool.schema or 0) < SCHEMA then redis.call('HSET', CTR, 'schema', SCHEMA) end
+end
+
 local function in_grace()
   return rt < tonumber(pool.grace or 0)
 end

@@ -10,40 +10,6 @@ local function members_of(nid)
   return members
 end
 
--- One assignment as a table key; epochs are text, so no digit is lost. A node may hold the same
--- session twice: what is left of an earlier assignment, and the new one.
-local function assignment(sid, epoch)
-  return sid .. ' ' .. epoch
-end
-
--- The set of assignments in a list {{sid, epoch, ...}, ...}.
-local function assignments(list)
-  local set = {}
-  for _, item in ipairs(list) do set[assignment(item[1], item[2])] = true end
-  return set
-end
-
--- What a node lists under the epoch before a rebase of which it hasn't heard yet is the same assignment.
-local function follow_rebases(nid, list, members)
-  local here = {}
-  for _, member in ipairs(members or members_of(nid)) do here[assignment(member.sid, member.epoch)] = true end
-  for _, item in ipairs(list) do
-    if not here[assignment(item[1], item[2])] then
-      local s = redis.call('HMGET', key('s', item[1]), 'node', 'epoch', 'rebased')
-      if s[1] == nid and s[3] == item[2] then item[2] = s[2] end
-    end
-  end
-  return list
-end
-
-local function highest_epoch(list)
-  local highest = '0'
-  for _, item in ipairs(list) do
-    if tonumber(item[2]) > tonumber(highest) then highest = item[2] end
-  end
-  return highest
-end
-
 -- How many sessions a process had when it died: all that it had accepted, and those starting.
 local function count_mates(nid)
   local count = {all = 0, starting = 0}

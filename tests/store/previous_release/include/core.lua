@@ -1,0 +1,72 @@
+-- Keys, the two clocks, numbers, events. Needs: now_ms among the arguments.
+local prefix = KEYS[1]
+local RETENTION_MS = 3600000      -- an ended session can be read for an hour
+local EVENTS_KEPT = 10000
+
+local function key(kind, id)
+  if id then return prefix .. kind .. ':' .. id end
+  return prefix .. kind
+end
+
+local CTR = key('ctr')
+
+-- Wall clock of the server, ms. It may step; it only stamps and numbers.
+local now = tonumber(now_ms)
+if now == 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Registry time, ms: advances with the wall clock, per call at least 0 and at most 2 s. A step of
+-- the clock, a pause of Redis or of every caller therefore stops all deadlines instead of firing them.
+local function read_registry_time()
+  local seen = redis.call('HMGET', CTR, 'rt', 'rt_wall')
+  local rt, wall = tonumber(seen[1] or now), tonumber(seen[2] or now)
+  return rt + math.min(math.max(now - wall, 0), 2000)
+end
+local rt = read_registry_time()
+
+local function keep_registry_time()
+  redis.call('HSET', CTR, 'rt', rt, 'rt_wall', now)
+end
+
+-- Tickets, epochs, incarnations and versions: never twice, never back, whatever the clock does.
+local function next_number(name, at_least)
+  local last = tonumber(redis.call('HGET', CTR, name) or 0)
+  local number = math.max(last + 1, now, (at_least or 0) + 1)
+  redis.call('HSET', CTR, name, number)
+  return number
+end
+
+local function text(value)
+  if not value then return '' end
+  if type(value) == 'number' then return string.format('%.0f', value) end
+  return value
+end
+
+local function number(value)
+  return tonumber(value or 0) or 0
+end
+
+-- Count a change of the record, write it to the audit trail, and hint at it to the replicas whose
+-- clients follow the session. Each entry names the ticket, so that any stretch of the trail proves its
+-- own order.
+local function changed(sid, what, nid, epoch, why)
+  local version = next_number('version')
+  redis.call('HSET', key('s', sid), 'ver', version, 'updated', now)
+  local s = redis.call('HMGET', key('s', sid), 'ticket', 'watch')
+  redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', what, 'sid', sid,
+    'ticket', text(s[1]), 'node', text(nid), 'epoch', text(epoch), 'ver', version, 'at', now,
+    'why', text(why))
+  for replica in string.gmatch(text(s[2]), '%S+') do
+    redis.call('PUBLISH', key('r', replica), sid)
+  end
+end
+
+local function total(name)
+  redis.call('HINCRBY', CTR, 'n_' .. name, 1)
+end
+
+local function hint(nid, word, sid, epoch)
+  redis.call('PUBLISH', key('w', nid), word .. ' ' .. sid .. ' ' .. text(epoch))
+end

@@ -1,0 +1,65 @@
+-- Which slots of a node are taken: membership of ns:<nid>, never a counter.
+local STRIKE_REST_MS, STRIKE_REST_MAX_MS, SUSPECT_REST_MS = 5000, 20000, 30000
+local STRIKES_UNTIL_SUSPECT, STRIKE_WINDOW_MS = 3, 600000
+local USABLE = {idle = true, busy = true}
+
+local function used_slots(nid)
+  return redis.call('ZCARD', key('ns', nid))
+end
+
+-- How many slots a node offers to the line, taken or not: 0 while it may not be given a session. And
+-- until when it rests, which is soon over.
+local function serving_capacity(nid)
+  local n = redis.call('HMGET', key('n', nid), 'state', 'capacity', 'draining', 'media_ok', 'rest',
+    'admin')
+  local alive = number(redis.call('ZSCORE', key('nodes'), nid)) > rt
+  local is_fit = alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and n[6] ~= 'draining'
+  return is_fit and number(n[2]) or 0, number(n[5])
+end
+
+-- Recompute a node's entry in `free`: the only writer of that key.
+local function refresh_free(nid)
+  local used, capacity, rests_until = used_slots(nid), serving_capacity(nid)
+  if used < capacity and rests_until <= rt then
+    redis.call('ZADD', key('free'), used / capacity, nid)
+  else
+    redis.call('ZREM', key('free'), nid)
+  end
+end
+
+-- A failure that points at the node: it rests, longer each time, and is suspect at the third.
+local function strike(nid)
+  local record = key('n', nid)
+  if redis.call('EXISTS', record) == 0 then return end
+  local n = redis.call('HMGET', record, 'strikes', 'struck')
+  local strikes = 1
+  if rt - number(n[2]) < STRIKE_WINDOW_MS then strikes = number(n[1]) + 1 end
+  local rest = math.min(STRIKE_REST_MS * strikes, STRIKE_REST_MAX_MS)
+  if strikes >= STRIKES_UNTIL_SUSPECT then rest = SUSPECT_REST_MS end
+  redis.call('HSET', record, 'strikes', strikes, 'struck', rt, 'rest', rt + rest,
+    'judged', strikes >= STRIKES_UNTIL_SUSPECT and 'suspect' or 'ok')
+  refresh_free(nid)
+end
+
+local function clear_strikes(nid)
+  redis.call('HSET', key('n', nid), 'strikes', 0, 'rest', 0, 'judged', 'ok')
+  refresh_free(nid)
+end
+
+-- The member leaves, or stays taken as !<sid> until the node confirms that nothing is left of it:
+-- then it must be missing from a beat with a later stamp than any that is on its way now.
+local function free_slot(nid, sid, epoch, quarantine)
+  if nid == '' then return end
+  redis.call('ZREM', key('ns', nid), sid)
+  if quarantine and redis.call('ZSCORE', key('nodes'), nid) then
+    redis.call('ZADD', key('ns', nid), epoch, '!' .. sid)
+    redis.call('HSET', key('n', nid), '!' .. sid, number(redis.call('HGET', key('n', nid), 'stamp')) + 1)
+  end
+  refresh_free(nid)
+end
+
+local function release_quarantine(nid, sid)
+  redis.call('ZREM', key('ns', nid), '!' .. sid)
+  redis.call('HDEL', key('n', nid), '!' .. sid)
+  refresh_free(nid)
+end

@@ -1,0 +1,61 @@
+#!lua flags=allow-oom
+-- Begin a life of a node (R11).
+-- Guarantee: a repeat with the same boot id answers the same; two processes never hold one node id
+-- at once: the younger waits for the older one's lease, a life that was replaced is told to exit.
+-- KEYS: prefix
+-- ARGV: now_ms, node_id, boot_id, previous, ttl_ms, capacity, state, profile, start_ms, residents
+-- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended
+-- Replies: registered, wait, superseded
+-- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
+-- Publishes: w:<nid> assign; r:<replica>
+-- Include: core, deadlines, slots, holds, ending, dispatch, members
+local DISPATCH_BUDGET = 64
+
+local nid, record = node_id, key('n', node_id)
+local lease = tonumber(redis.call('ZSCORE', key('nodes'), nid) or nil)
+local known = redis.call('HMGET', record, 'boot', 'inc', 'state')
+local dying = known[3] == 'dead'                -- its sessions are still being returned
+local listed = assignments(cjson.decode(residents))
+
+local function kept_members()
+  local kept = {}
+  for _, member in ipairs(members_of(nid)) do
+    if not member.quarantined and listed[assignment(member.sid, member.epoch)] then
+      kept[#kept + 1] = {member.sid, member.epoch}
+    end
+  end
+  return kept
+end
+
+if lease and not dying and known[1] == boot_id then
+  return {'registered', known[2], kept_members()}
+end
+local is_older = number(previous) < number(known[2])
+if lease and is_older and number(previous) > 0 then return {'superseded'} end
+if lease and (is_older or dying) then
+  keep_registry_time()
+  return {'wait', text(math.max(lease - rt, 100))}
+end
+
+keep_registry_time()
+local kept = kept_members()
+for _, member in ipairs(members_of(nid)) do     -- the same process lost these by itself
+  local here = listed[assignment(member.sid, member.epoch)]
+  if member.quarantined and not here then
+    release_quarantine(nid, member.sid)
+  elseif not here then
+    return_to_line(member.sid, 'node_lost_it', 0, rt, false)
+  end
+end
+forget_mates(nid)
+local inc = next_number('inc', number(previous))
+redis.call('HSET', record, 'boot', boot_id, 'inc', inc, 'state', state, 'capacity', capacity,
+  'draining', 0, 'media_ok', 1, 'profile', profile, 'start_ms', start_ms, 'stamp', 0, 'ttl', ttl_ms,
+  'beat', rt, 'registered', now)
+redis.call('PERSIST', record)
+redis.call('ZADD', key('nodes'), rt + tonumber(ttl_ms), nid)
+if number(previous) == 0 then clear_strikes(nid) else refresh_free(nid) end
+redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_registered', 'node', nid,
+  'epoch', inc, 'at', now)
+dispatch(DISPATCH_BUDGET)
+return {'registered', text(inc), kept}
