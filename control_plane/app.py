@@ -37,6 +37,7 @@ from control_plane.room_chores import RoomChores
 from control_plane.session_tokens import SessionTokens
 from control_plane.settings import ReplicaSettings
 from control_plane.sweeper import Sweeper
+from control_plane.truth_watch import TruthWatch
 from control_plane.vitals import Vitals
 from shared.errors import GreenroomError
 from shared.lifecycle import Background
@@ -101,6 +102,8 @@ class Replica:
             loops.start("livekit_probe", self.vitals.run())
             loops.start("event_hints", self.hub.listen())
             loops.start("events_hub", self.hub.run())
+            if every_s := self._settings.audit_interval_s:
+                loops.start("truth_watch", self.truth_watch().run(every_s))
             yield
         finally:
             self.hub.say_goodbye()
@@ -109,6 +112,16 @@ class Replica:
             self.admission.close()
             await self.rooms.aclose()
             await self.registry.aclose()
+
+    def truth_watch(self) -> TruthWatch:
+        """Return what compares ledger, nodes and rooms now and then."""
+        return TruthWatch(
+            registry=self.registry,
+            rooms=self.rooms,
+            vitals=self.vitals,
+            numbers=self.metrics.truth,
+            pools=self._settings.pools,
+        )
 
     def _api(self) -> FastAPI:
         def lifespan(_app: FastAPI) -> AbstractAsyncContextManager[None]:

@@ -78,6 +78,7 @@ class Metrics:
             "Clients that follow a session's events on this replica.",
             registry=self._registry,
         )
+        self.truth = TruthNumbers(self._registry)
         self._known = _Known()
         self._registry.register(self._known)
         ProcessCollector(registry=self._registry)
@@ -105,6 +106,34 @@ class Metrics:
         self._redis_up.set(snapshots is not None)
         self._livekit_up.set(livekit_up)
         return generate_latest(self._registry)
+
+
+class TruthNumbers:
+    """What this replica found when it compared ledger, nodes and rooms."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._checks = Counter(
+            "greenroom_truth_checks_total",
+            "Comparisons of ledger, nodes and rooms by this replica, by outcome.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._differences = Gauge(
+            "greenroom_truth_differences",
+            "Lasting differences between ledger, nodes and rooms that the last check found.",
+            ("pool", "part"),
+            registry=registry,
+        )
+        for outcome in ("agrees", "differs", "unavailable"):
+            self._checks.labels(outcome)
+
+    def checked(self, outcome: str) -> None:
+        """One comparison is over: agrees, differs or unavailable."""
+        self._checks.labels(outcome).inc()
+
+    def differ(self, pool: str, part: str, count: int) -> None:
+        """How much of one kind differs by now."""
+        self._differences.labels(pool, part).set(count)
 
 
 def _outcome(opened: Opened) -> str:

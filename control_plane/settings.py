@@ -75,6 +75,12 @@ class ReplicaSettings(SharedSettings):
         description="Seconds that the clean-up of a session may take before its slot is put in "
         "quarantine.",
     )
+    audit_interval_s: float = Field(
+        default=30.0,
+        ge=0,
+        description="Seconds between two comparisons of ledger, nodes and rooms by this replica, "
+        "give or take half; 0: never.",
+    )
     no_auth: bool = Field(
         default=False,
         description="Listen on other addresses although nobody checks who is calling.",

@@ -44,6 +44,11 @@ class Vitals:
         """Whether LiveKit answered the last probe."""
         return self._rooms_reachable
 
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """What an operator should know of Redis, found at the start; it stops nobody."""
+        return self._registry.concerns
+
     async def probe_rooms(self) -> None:
         """Ask LiveKit once."""
         reachable = await self._rooms.probe()

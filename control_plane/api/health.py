@@ -42,9 +42,10 @@ def health_routes(*, vitals: Vitals, metrics: Metrics, settings: ReplicaSettings
 
     @router.get("/v1/service/health")
     async def service_health(request: Request) -> Response:  # noqa: ARG001
-        """Tell how the deployment does, and whether it is ready."""
+        """Tell how the deployment does, whether it is ready, and what should be looked into."""
         health, _ = await look()
-        return json_answer({**_KIND, **health, "ready": health["status"] != "unhealthy"})
+        ready = health["status"] != "unhealthy"
+        return json_answer({**_KIND, **health, "ready": ready, "concerns": vitals.concerns})
 
     @router.get("/v1/service/ready")
     async def service_ready(request: Request) -> Response:  # noqa: ARG001
