@@ -33,6 +33,7 @@ from control_plane.lines import Lines
 from control_plane.listing import SessionList
 from control_plane.metrics import Metrics
 from control_plane.presence import Presence
+from control_plane.reconciler import Reconciler
 from control_plane.room_chores import RoomChores
 from control_plane.session_tokens import SessionTokens
 from control_plane.settings import ReplicaSettings
@@ -72,17 +73,10 @@ class Replica:
         presence = Presence(rooms=self.rooms, registry=self.registry)
         self.chores = RoomChores(rooms=self.rooms, presence=presence, metrics=self.metrics)
         self.sweeper = Sweeper(registry=self.registry, chores=self.chores, pools=pools)
-        self.admission = Admission(
-            registry=self.registry,
-            vitals=self.vitals,
-            metrics=self.metrics,
-            pools=pools,
-            terms=Terms(
-                limits=settings.limits,
-                queue_size=settings.queue_size,
-                identity_limits=settings.identity_limits,
-            ),
+        self.reconciler = Reconciler(
+            registry=self.registry, rooms=self.rooms, chores=self.chores, pools=pools
         )
+        self.admission = self._admission()
         self.answers = _answers(settings)
         self.app: ASGIApp = Edge(
             self._api(),
@@ -99,6 +93,7 @@ class Replica:
             await self.vitals.probe_rooms()
             self.chores.start()
             loops.start("sweeper", self.sweeper.run())
+            loops.start("reconciler", self.reconciler.run())
             loops.start("livekit_probe", self.vitals.run())
             loops.start("event_hints", self.hub.listen())
             loops.start("events_hub", self.hub.run())
@@ -112,6 +107,20 @@ class Replica:
             self.admission.close()
             await self.rooms.aclose()
             await self.registry.aclose()
+
+    def _admission(self) -> Admission:
+        settings = self._settings
+        return Admission(
+            registry=self.registry,
+            vitals=self.vitals,
+            metrics=self.metrics,
+            pools=settings.pools,
+            terms=Terms(
+                limits=settings.limits,
+                queue_size=settings.queue_size,
+                identity_limits=settings.identity_limits,
+            ),
+        )
 
     def truth_watch(self) -> TruthWatch:
         """Return what compares ledger, nodes and rooms now and then."""

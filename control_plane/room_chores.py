@@ -61,6 +61,11 @@ class RoomChores:
         """The session is back in line: its old worker goes, and whoever is there is told."""
         self._note("announce_return", back.session_id, partial(self._announce, back))
 
+    def remove_workers(self, session_id: str, below_epoch: int) -> None:
+        """Nobody plays the session now: workers of an earlier assignment go (R1)."""
+        remove = partial(self._remove_workers, session_id, below_epoch)
+        self._note("remove_workers", session_id, remove)
+
     def look_for_client(self, suspect: Suspect) -> None:
         """The client of a waiting session is silent: if it isn't in its room, either, it left."""
         self._note("look_for_client", suspect.session_id, partial(self._settle, suspect))
@@ -89,9 +94,14 @@ class RoomChores:
             _log.info("session_ended", session=suspect.session_id, reason=reason)
             await self._rooms.delete(suspect.session_id)
 
+    async def _remove_workers(self, session_id: str, below_epoch: int) -> None:
+        removed = await self._rooms.remove_older_workers(session_id, (below_epoch, 0))
+        if removed:
+            _log.warning("workers_removed", session=session_id, workers=removed)
+
     async def _announce(self, back: Return) -> None:
         status = StatusWriter(session_id=back.session_id, now_s=time.time)
-        await self._rooms.remove_older_workers(back.session_id, (back.epoch, 0))
+        await self._remove_workers(back.session_id, back.epoch)
         await self._rooms.send_status(back.session_id, status.requeued(back.why))
 
 

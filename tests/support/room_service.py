@@ -56,6 +56,7 @@ class RoomService:
 
     def list_room(self, session_id: str, metadata: str, *, participants: int = 0) -> None:
         """Let the list of rooms name this one."""
+        self._listed = [one for one in self._listed if one.name != room_of(session_id)]
         room = models.Room(name=room_of(session_id), metadata=metadata)
         room.num_participants = participants
         self._listed.append(room)
