@@ -17,6 +17,7 @@ from gpu_node.heartbeat import NodeLease
 from gpu_node.kept_name import hold_kept_name
 from gpu_node.livekit_room import LiveKitRooms
 from gpu_node.settings import NodeSettings, remove_proxy_variables
+from gpu_node.watchdog import kill_this_process
 from shared.clock import SystemClock
 from shared.errors import ServiceLoadFailed, StartupError
 from shared.lifecycle import StopSignals
@@ -66,6 +67,7 @@ async def _run(settings: NodeSettings) -> int:
         lease=lease,
         clock=clock,
         release=version("greenroom"),
+        on_stuck=kill_this_process,
     )
     try:
         return await Agent(settings, parts).run(signals.asked, in_haste=lambda: signals.interrupted)

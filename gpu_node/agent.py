@@ -75,6 +75,8 @@ class AgentParts:
     """Made first, since rooms ask it before they come back."""
     clock: Clock
     release: str
+    on_stuck: Callable[[], None] = lambda: None
+    """The event loop stands still; called by the beat thread."""
 
 
 class Agent:
@@ -91,6 +93,7 @@ class Agent:
             every_s=settings.beat_interval_s,
             on_reply=self._on_reply,
         )
+        self.heartbeat.on_stuck = parts.on_stuck
         self.assignments = Assignments(parts.registry, self.heartbeat, self._make_runner)
         self._background = Background(self._on_crash)
         self._host: ServiceHost | None = None

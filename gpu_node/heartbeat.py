@@ -21,6 +21,7 @@ from typing import Protocol
 import structlog
 
 from gpu_node import metrics
+from gpu_node.watchdog import LoopWatch
 from shared.clock import Clock
 from shared.errors import StoreUnavailable
 from shared.lifecycle import in_thread
@@ -151,10 +152,15 @@ class Heartbeat:
         self._clock = clock
         self._every_s = every_s
         self._on_reply = on_reply
+        self.on_stuck: Callable[[], None] = lambda: None
+        """Called by the beat thread with each beat that it leaves out because the event loop stands
+        still (R12); set before `run`."""
         self._wake = threading.Event()
         self._closing = False
         self._failing = False
         """Beat thread only: the last beat got no answer."""
+        self._loop_watch = LoopWatch(every_s)
+        """Beat thread only."""
 
         self._loop_seen_at_s = clock.monotonic_s()
         """Loop writes, any thread reads: when the event loop last moved."""
@@ -288,7 +294,9 @@ class Heartbeat:
         while not self._closing:
             self._wake.wait(_RETRY_S if self._failing else self._every_s)
             self._wake.clear()
-            if not self._closing:
+            if self._loop_watch.is_stuck(self._loop_seen_at_s, self._clock.monotonic_s()):
+                self.on_stuck()  # and no beat: nobody plays what it would keep
+            elif not self._closing:
                 self._beat(loop)
         self._link.close()
 

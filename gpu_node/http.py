@@ -21,10 +21,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gpu_node.heartbeat import Heartbeat, NodeLease
 from gpu_node.settings import NodeSettings
+from gpu_node.watchdog import STUCK_AFTER_S
 from shared.errors import StartupError
 from shared.states import NodeState
 
-STUCK_AFTER_S = 10.0
 _SERVING = frozenset((NodeState.IDLE, NodeState.BUSY))
 
 

@@ -223,3 +223,32 @@ async def test_the_loops_age_shows_how_long_it_has_stood() -> None:
         assert heartbeat.loop_age_s() == 4.0
         heartbeat.see_loop()
         assert heartbeat.loop_age_s() == 0.0
+
+
+async def test_a_stuck_loop_gets_no_beat() -> None:
+    """Its sessions move; whoever may end the process is told, and told again (R12)."""
+    clock, link = ManualClock(), RecordingLink(lambda _beat: confirmed())
+    told: list[float] = []
+    heartbeat = Heartbeat(
+        node_id="node-a",
+        link=link,
+        lease=NodeLease(clock, TTL_S),
+        clock=clock,
+        every_s=0.01,
+        on_reply=lambda _reply: None,
+    )
+    heartbeat.on_stuck = lambda: told.append(clock.monotonic_s())
+    running = asyncio.create_task(heartbeat.run())
+    heartbeat.begin_life(3, clock.monotonic_s(), frozenset())
+    for _ in range(6):
+        before = len(link.beats)
+        await wait_until(lambda: len(link.beats) > before or told, "a beat or a word")  # noqa: B023
+        clock.move(1.9)
+    await wait_until(lambda: len(told) > 1, "it is told")
+    beats = len(link.beats)
+    await wait_until(lambda: len(told) > 4, "it is told again")
+    assert len(link.beats) == beats
+    heartbeat.see_loop()
+    await wait_until(lambda: len(link.beats) > beats, "the loop moves, and so do the beats")
+    heartbeat.close()
+    await running
