@@ -63,8 +63,13 @@ def _page(index: Path, policy: str) -> Response:
 
 def _file(folder: Path, path: str, headers: dict[str, str]) -> Response:
     """Return a file below *folder*; anything else, also by '..' or a link, is not found."""
-    target = (folder / path).resolve()
-    if not target.is_relative_to(folder.resolve()) or not target.is_file():
+    target = folder / path
+    try:
+        target = target.resolve()
+        found = target.is_relative_to(folder.resolve()) and target.is_file()
+    except (OSError, ValueError):  # no file can have such a name
+        found = False
+    if not found:
         raise HTTPException(404)
     return FileResponse(target, headers=headers)
 

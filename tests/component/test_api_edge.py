@@ -149,6 +149,16 @@ async def test_pages_are_served(redis_url: str, room_service: RoomService, dist:
     assert_problem(outside, 404, "not_found")
 
 
+@pytest.mark.parametrize("name", ["%00", "a%00.js", "a" * 3000, "a/" * 3000, "%ff%fe"])
+async def test_a_name_that_no_file_can_have_is_not_found(
+    redis_url: str, room_service: RoomService, dist: Path, name: str
+) -> None:
+    """404 and no error in the log, also for a null character and endless names."""
+    async with served(settings_for(redis_url, room_service.url), dist) as (_, api):
+        assert_problem(await api.get(f"/assets/{name}"), 404, "not_found")
+        assert_problem(await api.get(f"/{name}"), 404, "not_found")
+
+
 async def test_pages_may_only_load_from_here_and_connect_to_livekit(
     redis_url: str, room_service: RoomService, dist: Path
 ) -> None:
