@@ -131,8 +131,8 @@ class Client:
                     visit.forgotten.append((session_id, time.monotonic()))
                     return
                 record = {}
-            elif record:
-                unknown_since_s = 0.0
+            else:
+                unknown_since_s = 0.0  # after an outage nodes need their time anew
             if record.get("status") in _ENDED:
                 visit.end = f"{record['status']} {record.get('reason') or ''}".strip()
                 return
