@@ -23,7 +23,7 @@ from livekit.protocol import room as messages
 
 from gpu_node.room import Lost, RoomEvents, RoomRequest
 from shared.errors import RoomsUnavailable
-from shared.ids import WorkerIdentity, session_of_room
+from shared.ids import WorkerIdentity, room_of, session_of_room
 from shared.records import Presence
 from shared.rooms.tokens import ATTEMPT_ATTRIBUTE, EPOCH_ATTRIBUTE, ROLE_ATTRIBUTE, Role
 from tests.support.fake_room import FakePerson, FakeRoom, FakeStage, FakeVenue
@@ -90,6 +90,8 @@ class Venue:
     def __init__(self) -> None:
         self._rooms = FakeVenue()
         self._frames: list[Frame] = []
+        self._metadata: dict[str, str] = {}
+        """By the name of the room."""
         self._workers: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
         self._http: web.AppRunner | None = None
@@ -180,10 +182,16 @@ class Venue:
         reply: Message
         match method:
             case "ListRooms":
-                reply = messages.ListRoomsResponse()
+                names = set(messages.ListRoomsRequest.FromString(body).names)
+                reply = messages.ListRoomsResponse(rooms=self._listed(names))
             case "CreateRoom":
                 made = messages.CreateRoomRequest.FromString(body)
-                reply = models.Room(name=made.name, metadata=made.metadata)
+                metadata = self._metadata.setdefault(made.name, made.metadata)
+                reply = models.Room(name=made.name, metadata=metadata)
+            case "UpdateRoomMetadata":
+                changed = messages.UpdateRoomMetadataRequest.FromString(body)
+                self._metadata[changed.room] = changed.metadata
+                reply = models.Room(name=changed.room, metadata=changed.metadata)
             case "DeleteRoom":
                 self._delete(messages.DeleteRoomRequest.FromString(body).room)
                 reply = messages.DeleteRoomResponse()
@@ -203,7 +211,18 @@ class Venue:
     def _known(self, room: str) -> FakeStage | None:
         return self._rooms.known(session_of_room(room) or "")
 
+    def _listed(self, names: set[str]) -> list[models.Room]:
+        """Return the rooms in which somebody is; an empty one has closed by itself."""
+        found = []
+        for stage in self._rooms.rooms():
+            name, inside = room_of(stage.session_id), len(stage.people) + len(stage.workers)
+            if inside and (not names or name in names):
+                metadata = self._metadata.get(name, "")
+                found.append(models.Room(name=name, metadata=metadata, num_participants=inside))
+        return found
+
     def _delete(self, room: str) -> None:
+        self._metadata.pop(room, None)
         if (stage := self._known(room)) is not None:
             stage.delete()
 
