@@ -79,6 +79,25 @@ async def test_all_that_was_lost_is_back_and_outlives_its_node(
         await other.retire()
 
 
+async def test_a_server_that_comes_back_empty_gets_everything_back(
+    start_redis: StartRedis,
+) -> None:
+    """Killed, and its log is gone with its machine: another run, and not one key."""
+    server = start_redis(*EVERY_WRITE)
+    registry = Registry.connect(server.url)
+    async with running_node(server.url, registry, **QUICK) as node:
+        session_id, alice = await node.play()
+        before = await registry.read(session_id)
+        server.kill()
+        server.lose_log_after(0)
+        server.start()
+        after = await is_owned(node, session_id)
+        assert (after.epoch, after.ticket, after.attempt) == (before.epoch, before.ticket, 1)
+        await plays_on(alice)
+        assert len(node.journal.created) == 1
+    await registry.aclose()
+
+
 async def test_two_beats_bring_everything_back(
     redis_url: str, registry: Registry, raw_redis: RawRedis
 ) -> None:

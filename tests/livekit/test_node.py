@@ -163,6 +163,48 @@ async def test_a_killed_nodes_session_plays_on_for_the_same_person(
     assert (code, err) == (0, "")
 
 
+async def test_a_frozen_node_that_wakes_is_never_seen_again(
+    livekit_server: LiveKitServer,
+    redis_url: str,
+    registry: Registry,
+    tmp_path: Path,
+    visit: Visit,
+) -> None:
+    """Another node plays on meanwhile; the zombie is put out and begins a new life, empty."""
+    quick = media(livekit_server, NODE_TTL_S="4", BEAT_INTERVAL_S="0.4")
+    async with (
+        node_process(redis_url, registry, tmp_path / "a", **quick) as frozen,
+        node_process(redis_url, registry, tmp_path / "b", NODE_ID="node-b", **quick),
+    ):
+        await visit.open()
+        alice = await visit.enter()
+        await wait_until(lambda: alice.frames, "frames", timeout_s=LONG_S)
+        before = await registry.read(visit.session_id)
+        assert before.node_id == "node-a"
+        frozen.freeze()
+
+        async def plays_elsewhere() -> bool:
+            await registry.sweep_nodes(POOL)
+            return "node-b" in alice.frames[-1].worker
+
+        await wait_until(plays_elsewhere, "the other node's frames", timeout_s=LONG_S)
+        seen = len(alice.frames)
+        frozen.wake()
+
+        async def begins_anew() -> bool:
+            nodes = (await registry.snapshot(POOL)).nodes
+            return any(node.node_id == "node-a" and node.used == 0 for node in nodes)
+
+        await wait_until(begins_anew, "it has a new life", timeout_s=LONG_S)
+        await wait_until(lambda: len(alice.frames) > seen + 60, "many frames", timeout_s=LONG_S)
+        assert {frame.worker.rsplit("-", 2)[0] for frame in alice.frames[seen:]} == {
+            "telefuser-node-b"
+        }
+        workers = {str(one.identity) for one in alice.room.remote_participants.values()}
+        assert workers == {alice.frames[-1].worker}
+        assert (await registry.read(visit.session_id)).attempt == 2
+
+
 def _epoch_of(worker: str) -> int:
     match = re.fullmatch(r"telefuser-node-a-(\d+)-\d+", worker)
     assert match is not None

@@ -71,6 +71,14 @@ class NodeProcess:
         """End it as a crash does."""
         self._process.kill()
 
+    def freeze(self) -> None:
+        """Stop it in mid-step, as a machine does that has no time for it."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Let it go on where it stood."""
+        self._process.send_signal(signal.SIGCONT)
+
     async def ended(self) -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""
         out, err = await asyncio.wait_for(self._process.communicate(), scaled_s(PROCESS_S))
