@@ -57,13 +57,13 @@ class RedisServer:
         self._binary = BINARIES[flavour]
         self._options = options
         self._folder = Path(tempfile.mkdtemp(prefix="greenroom-redis-"))
-        self._socket = self._folder / "redis.sock"
+        self.socket_path = str(self._folder / "redis.sock")
         self._process: subprocess.Popen[bytes] | None = None
         self._is_paused = False
         # In cluster mode its bus would take port 10000, where another one's may be.
         self.bus_port = free_port() if "--cluster-enabled" in options else 0
         self.flavour = flavour
-        self.url = f"unix://{self._socket}?db=0"
+        self.url = f"unix://{self.socket_path}?db=0"
 
     def client(self) -> RawRedis:
         """Return a new plain client; the caller closes it."""
@@ -76,7 +76,7 @@ class RedisServer:
     def start(self) -> None:
         """Start on the same socket and wait until it answers."""
         quiet = ("--port", "0", "--save", "", "--loglevel", "warning", "--daemonize", "no")
-        place = ("--unixsocket", str(self._socket), "--dir", str(self._folder))
+        place = ("--unixsocket", self.socket_path, "--dir", str(self._folder))
         bus = ("--cluster-port", str(self.bus_port)) if self.bus_port else ()
         self._process = process = subprocess.Popen(
             [self._binary, *quiet, *place, *bus, *self._options], stdout=subprocess.DEVNULL
