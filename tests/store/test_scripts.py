@@ -112,7 +112,7 @@ def test_keys_are_built_in_one_place(file: Path) -> None:
 def test_arguments_go_by_name() -> None:
     """Nobody counts ARGV; a name too many or too few is a mistake of ours, and loud."""
     script = load("cancel_session")
-    assert script.arguments({"session_id": "a", "reason": "admin"}) == ["0", "a", "admin"]
+    assert script.arguments({"session_id": "a", "reason": "admin"}) == [b"0", b"a", b"admin"]
     with pytest.raises(KeyError):
         script.arguments({"session_id": "a"})
     with pytest.raises(KeyError):

@@ -59,7 +59,7 @@ def cost_of(client: Client, commands: Sequence[Command], *, batch: int = BATCH) 
 
 
 def longest_ms(client: Client, commands: Sequence[Command]) -> float:
-    """Send *commands* one by one; return the processor time of the one that took the server longest.
+    """Send *commands* one by one; return the processor time of the one that took longest.
 
     Of its main thread alone: for as long nobody else is served.
     """
