@@ -16,6 +16,7 @@ from control_plane.cli.settings import OperatorSettings
 from control_plane.cli.tables import Cell, Column
 from control_plane.cli.words import Tone, people, sign
 from control_plane.evidence import LOOK_AGAIN_AFTER_S, Audited, audit
+from shared.embedded.data_dir import usable
 from shared.embedded.livekit_server import running_livekit
 from shared.errors import RoomsUnavailable, StartupError
 from shared.rooms.admin import RoomAdmin
@@ -50,7 +51,8 @@ def audit_command(
 async def _audit(
     registry: Registry, pool: str, own: OperatorSettings, again_after_s: float
 ) -> Audited:
-    rooms = _rooms(own)
+    with usable(own.data_dir):
+        rooms = _rooms(own)
     try:
         return await audit(registry, pool, rooms=rooms, again_after_s=again_after_s)
     except RoomsUnavailable as error:

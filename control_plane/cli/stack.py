@@ -22,7 +22,7 @@ from control_plane.cli.terminal import Terminal
 from control_plane.listener import listen
 from control_plane.settings import ReplicaSettings
 from shared.embedded.child import ChildSpec, Probe
-from shared.embedded.data_dir import locked
+from shared.embedded.data_dir import locked, usable
 from shared.embedded.livekit_build import livekit_program
 from shared.embedded.livekit_server import embedded_livekit
 from shared.embedded.ports import free_port
@@ -69,11 +69,14 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
     values: Given = {**given, "data_dir": data_dir}
     with locked(data_dir) as lock:
         if own.redis_url is None:
-            redis = embedded_redis(data_dir, lock=lock, env=plain)
+            with usable(data_dir):
+                redis = embedded_redis(data_dir, lock=lock, env=plain)
             first.append(redis.spec)
             values["redis_url"] = redis.url
         if own.livekit_url is None:
-            livekit = embedded_livekit(data_dir, program=livekit_program(say), env=plain)
+            program = livekit_program(say)
+            with usable(data_dir):
+                livekit = embedded_livekit(data_dir, program=program, env=plain)
             then.append(livekit.spec)
             values["livekit_url"] = livekit.url
             values["livekit_api_key"] = livekit.api_key

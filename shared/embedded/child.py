@@ -15,8 +15,9 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 from shared.embedded import tether
 
@@ -91,6 +92,7 @@ class Child:
         self._show = show
         self._process: asyncio.subprocess.Process | None = None
         self._pump: asyncio.Task[None] | None = None
+        self._is_log_lost = False
 
     @property
     def pid(self) -> int | None:
@@ -141,7 +143,7 @@ class Child:
         with BoundedLog(self._log) as log:
             rest = b""
             while chunk := await process.stdout.read(_CHUNK_BYTES):
-                log.write(chunk)
+                self._keep(log, chunk)
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     self._on_line(line)
@@ -150,6 +152,18 @@ class Child:
                     rest = b""
             if rest:
                 self._on_line(rest)
+
+    def _keep(self, log: BoundedLog, chunk: bytes) -> None:
+        """Write to the log; a full disk must not stop the reading, or the child blocks."""
+        try:
+            log.write(chunk)
+            self._is_log_lost = False
+        except OSError as error:
+            if not self._is_log_lost:
+                self._is_log_lost = True
+                self._show(
+                    self.spec.name, f"its log {self._log} can't be written ({error.strerror})"
+                )
 
     def _on_line(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip()
@@ -160,28 +174,40 @@ class Child:
 
 
 class BoundedLog:
-    """A log file that moves to ``<name>.1`` when it is full; the one before that is dropped."""
+    """A log file that moves to ``<name>.1`` when it is full; the one before that is dropped.
+
+    It's opened by the first write, and again by the next one after a write that failed.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
 
     def __enter__(self) -> Self:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("ab")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._close()
 
     def write(self, data: bytes) -> None:
-        """Append *data* so that a reader sees it at once."""
-        if self._file is None:
-            raise RuntimeError("the log isn't open")
-        if self._file.tell() + len(data) > _LOG_LIMIT_BYTES:
-            self._file.close()
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._file = self._path.open("ab")
-        self._file.write(data)
-        self._file.flush()
+        """Append *data* so that a reader sees it at once; raises `OSError`."""
+        try:
+            file = self._file or self._open()
+            if file.tell() + len(data) > _LOG_LIMIT_BYTES:
+                self._close()
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
+                file = self._open()
+            file.write(data)
+        except OSError:
+            self._close()
+            raise
+
+    def _open(self) -> FileIO:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = FileIO(self._path, "ab")  # unbuffered: nothing is left over from a full disk
+        return self._file
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()

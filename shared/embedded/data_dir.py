@@ -28,7 +28,9 @@ def locked(data_dir: Path) -> Iterator[int]:
     Raises:
         StartupError: Another all-in-one uses the folder, or it can't be written.
     """
-    descriptor = _open(data_dir)
+    with usable(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _take(descriptor, data_dir)
         os.ftruncate(descriptor, 0)
@@ -38,10 +40,11 @@ def locked(data_dir: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _open(data_dir: Path) -> int:
+@contextlib.contextmanager
+def usable(data_dir: Path) -> Iterator[None]:
+    """Tell whatever can't be read or written in *data_dir* as a `StartupError`."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        return os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        yield
     except OSError as error:
         raise StartupError(
             f"The data folder {data_dir} can't be used ({error.strerror}).",

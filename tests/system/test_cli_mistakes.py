@@ -45,6 +45,19 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         assert f"Port {port}" in refused(tmp_path, "api", "--port", port, **KEYS)
 
 
+@pytest.mark.parametrize("part", ["valkey", "livekit", "lock", "deployment-id"])
+def test_a_data_folder_that_cannot_be_used_is_told(tmp_path: Path, part: str) -> None:
+    """Whatever lies in the way of what the all-in-one keeps there, it's one sentence."""
+    (tmp_path / "data").mkdir()
+    if part in ("valkey", "livekit"):
+        (tmp_path / "data" / part).touch()
+    else:
+        (tmp_path / "data" / part).mkdir()
+    told = refused(tmp_path, "stream-serve", "--port", "0", "--data-dir", "data")
+    assert "The data folder" in told
+    assert "can't be used" in told
+
+
 @pytest.mark.parametrize("command", ["stream-serve", "node"])
 def test_a_missing_file_is_told(tmp_path: Path, command: str) -> None:
     """Nothing is started for a file that isn't there."""

@@ -168,6 +168,25 @@ async def test_hurry_cuts_the_limits_short(stage: MakeStage) -> None:
         assert time.monotonic() - started_s < 10
 
 
+@pytest.mark.parametrize("log", ["full", "no folder"])
+async def test_a_log_that_cannot_be_written_stops_nobody(
+    stage: MakeStage, tmp_path: Path, log: str
+) -> None:
+    """On a full disk a child talks on, instead of blocking in a full pipe; it's told once."""
+    if log == "full":
+        (tmp_path / "logs").mkdir()
+        (tmp_path / "logs" / "one.log").symlink_to("/dev/full")
+    else:
+        (tmp_path / "logs").touch()
+    talks = "for n in range(3000): print(n, 'x' * 200, flush=n % 100 == 0)\nprint('done')\n" + LIVES
+    async with stage() as on:
+        on.supervisor.start(python("one", talks, shown=True))
+        await wait_until(lambda: ("one", "up") in on.shown, "all was read")
+        assert ("one", "done") in on.shown
+        (told,) = [line for _, line in on.shown if "can't be written" in line]
+        assert told.endswith("(No space left on device)" if log == "full" else "(File exists)")
+
+
 async def test_all_output_is_in_the_log_file(stage: MakeStage, tmp_path: Path) -> None:
     """The log keeps each line, whether it was shown or not."""
     async with stage() as on:
