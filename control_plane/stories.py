@@ -113,8 +113,10 @@ def story_of(session_id: str, events: Iterable[Event], *, now_ms: int) -> Story:
             told.append(event)  # it comes just after the return of the node's sessions
     lasted = _durations(own, now_ms)
     spent = dict.fromkeys(Phase, 0.0)
+    phase: Phase | None = None
     for event in own:
-        if phase := _BEGINS.get(event.what):
+        phase = _phase_after(event, phase)
+        if phase is not None:
             spent[phase] += lasted[event.id]
     return Story(
         session_id=session_id,
@@ -132,6 +134,15 @@ def story_of(session_id: str, events: Iterable[Event], *, now_ms: int) -> Story:
         spent_s={phase: round(seconds, 3) for phase, seconds in spent.items()},
         complete=bool(own) and own[0].what == "queued",
     )
+
+
+def _phase_after(event: Event, before: Phase | None) -> Phase | None:
+    """Return where the time after an entry goes; None: nowhere, it's over."""
+    if event.what == "adopted":  # from then on it's known again; its state is the entry's cause
+        return Phase.PLAYED if event.why == SessionState.RUNNING else _BEGINS.get(event.why)
+    if event.what == "rebased":
+        return before
+    return _BEGINS.get(event.what)
 
 
 def _durations(own: Sequence[Event], now_ms: int) -> dict[str, float]:

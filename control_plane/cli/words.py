@@ -93,6 +93,8 @@ _EVENTS = {
     "running": "the world runs",
     "first_frame": "the first frame was played",
     "returned": "back in line with its old ticket, away from {node}: {returned}",
+    "adopted": "{node} brought it back after the registry had lost it (epoch {epoch})",
+    "rebased": "goes on under epoch {epoch}: a higher one was met in its room",
     "draining": "is to end: {ended} ({why})",
     "ended": "ended: {ended} ({why})",
     "node_registered": "{node} began a life ({epoch})",

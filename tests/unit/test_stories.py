@@ -88,6 +88,22 @@ def test_a_beginning_that_was_trimmed_is_said() -> None:
     assert story.spent_s[Phase.WAITING] == 2.0
 
 
+def test_the_time_of_an_adopted_session_is_known_from_then_on() -> None:
+    """Redis had lost all of it; a new epoch on the same node is no new phase."""
+    story = story_of(
+        "a",
+        trail(
+            (5, "adopted", "a", "n1 running"),
+            (25, "rebased", "a", "n1"),
+            (35, "draining", "a", "n1 admin"),
+            (36, "ended", "a", "n1 admin"),
+        ),
+        now_ms=99_000,
+    )
+    assert not story.complete
+    assert (story.spent_s[Phase.PLAYED], story.spent_s[Phase.ENDING]) == (30.0, 1.0)
+
+
 def test_a_clock_that_was_set_back_takes_nothing_away() -> None:
     """No phase is shorter than nothing."""
     told = trail((100, "queued", "a", ""), (40, "assigned", "a", "n1"))

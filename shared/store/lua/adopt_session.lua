@@ -51,6 +51,6 @@ redis.call('ZADD', key('ns', node_id), epoch, sid)
 local strangers = number(redis.call('HGET', key('n', node_id), 'strangers'))
 if not mine and strangers > 0 then redis.call('HSET', key('n', node_id), 'strangers', strangers - 1) end
 refresh_free(node_id)
-changed(sid, 'adopted', node_id, epoch, '')
+changed(sid, 'adopted', node_id, epoch, is_ending and 'draining' or state)
 total('adopted')
 return {'adopted'}
