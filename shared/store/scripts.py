@@ -6,7 +6,9 @@ A script is one file in ``lua/``. Its header is its contract and the loader read
 - ``-- ARGV: a, b, c`` names the arguments: callers pass them by name, and the loader writes the
   ``local a, b, c = ...`` line, so nobody counts ``ARGV`` by hand;
 - ``-- Replies: word, word`` lists the status words; any other first element raises;
-- ``-- Include: core, dispatch`` names files of ``lua/include/`` that are put in front.
+- ``-- Include: core, dispatch`` names files of ``lua/include/`` that are put in front;
+  ``-- Then include: ending`` further down names those that are put there, for a script that has
+  often answered before it needs them.
 
 The tables of ``shared/states.py``, the bounds of ``shared/durations.py`` and the schema of
 ``keys.py`` are written in front too: Lua holds no second copy of them.
@@ -27,6 +29,7 @@ from shared.store.keys import SCHEMA
 
 _LUA = Path(__file__).parent / "lua"
 _HEADER = re.compile(r"^-- (ARGV|Replies|Include): *(.*)$", re.MULTILINE)
+_THEN = re.compile(r"^-- Then include: *(.*)$", re.MULTILINE)
 
 Argument = str | int | bytes
 Reply = list[object]
@@ -98,7 +101,7 @@ def _tables() -> str:
     bounds = ", ".join(f"{{'{name}', {limit_ms}}}" for name, limit_ms in BOUNDS)
     return (
         f"local ENDED_AS = {_lua_table(ENDED_AS)}\nlocal MAY_BECOME = {{{moves}}}\n"
-        f"local DURATION_BOUNDS_MS = {{{bounds}}}\nlocal SCHEMA = {SCHEMA}\n"
+        f"local DURATION_BOUNDS_MS = {{{bounds}}}\n"
     )
 
 
@@ -113,11 +116,9 @@ def load(name: str, folder: Path = _LUA) -> Script:
     header = dict(_HEADER.findall(text))
     argv = _words(header["ARGV"])
     locals_ = f"local {', '.join(argv)} = {', '.join(f'ARGV[{i + 1}]' for i in range(len(argv)))}\n"
-    included = [
-        (folder / "include" / f"{part}.lua").read_text(encoding="utf-8")
-        for part in _words(header["Include"])
-    ]
-    source = "\n".join([shebang, _tables() + locals_, *included, body])
+    locals_ += f"local SCHEMA = {SCHEMA}\n"
+    first, (body, has_more) = _pieces(folder, header["Include"]), _with_later_pieces(folder, body)
+    source = "\n".join([shebang, ("" if has_more else _tables()) + locals_, first, body])
     return Script(
         name=name,
         source=source,
@@ -125,6 +126,21 @@ def load(name: str, folder: Path = _LUA) -> Script:
         argv=argv,
         replies=frozenset(_words(header["Replies"])),
     )
+
+
+def _pieces(folder: Path, names: str) -> str:
+    """Return the texts of some files of ``include/``, one after the other."""
+    paths = (folder / "include" / f"{name}.lua" for name in _words(names))
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+def _with_later_pieces(folder: Path, body: str) -> tuple[str, bool]:
+    """Put the tables and pieces that a script needs further down in their place, if there are any."""
+    found = _THEN.search(body)
+    if found is None:
+        return body, False
+    later = _tables() + _pieces(folder, found[1])
+    return f"{body[: found.start()]}{later}{body[found.end() :]}", True
 
 
 def _words(line: str) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ _SESSION = re.compile(r"default-([a-z2-7])\1{25}")
 _PREFIX = re.compile(r"gr:\{[a-z0-9-]+\}:")
 
 _NO_FACTS = ("ctr run", "ctr gen")
+_SAVES_WORK = (" settled", " settled_until")
+"""What a beat remembers of the one before it; nothing else reads it."""
 
 _READ_ALL = """
 local found = {}
@@ -86,7 +88,9 @@ def dump(raw: RawRedis) -> Facts:
     for key in read_all(raw):
         name = short(key.name)
         for part, value in key.parts.items():
-            facts[short(f"{name} {part}").strip()] = short(value)
+            fact = short(f"{name} {part}").strip()
+            if not fact.endswith(_SAVES_WORK):
+                facts[fact] = short(value)
         for told in _NO_FACTS:
             facts.pop(told, None)
         if key.ttl_ms >= 0:

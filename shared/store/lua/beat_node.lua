@@ -9,59 +9,59 @@
 -- Replies: ok, stale, register
 -- Fields: ok: owned, todo {sid, epoch} lists, kills {sid, epoch, reason}, adopt {sid, epoch}; register: keep | drop
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, listed, presence, owner, adoption
+-- Include: core, generation, settled
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
-local n = redis.call('HMGET', record, 'inc', 'stamp', 'ttl', 'state', 'media_ok', 'beat', 'mates')
+local n = read_fields(record, {'inc', 'stamp', 'ttl', 'state', 'media_ok', 'beat', 'mates', 'gen', 'rest',
+  'settled', 'settled_until'})
 local lease = redis.call('ZSCORE', key('nodes'), nid)
-if not n[1] or tonumber(incarnation) > number(n[1]) then return {'register', 'keep'} end
-if n[1] ~= incarnation or not lease or n[4] == 'dead' then return {'register', 'drop'} end
-if number(n[2]) >= tonumber(stamp) then return {'stale'} end
+if not n.inc or tonumber(incarnation) > number(n.inc) then return {'register', 'keep'} end
+if n.inc ~= incarnation or not lease or n.state == 'dead' then return {'register', 'drop'} end
+if number(n.stamp) >= tonumber(stamp) then return {'stale'} end
 
 keep_registry_time()
 redis.call('HSET', record, 'stamp', stamp, 'state', state, 'capacity', capacity, 'draining', draining,
   'media_ok', media_ok, 'beat', rt, 'gen', pool.gen)
-redis.call('ZADD', key('nodes'), rt + number(n[3]), nid)
-if n[4] ~= state then
-  redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_' .. state, 'node', nid,
-    'at', now)
-end
-if n[7] and number(capacity) > 0 then forget_mates(nid) end
+redis.call('ZADD', key('nodes'), rt + number(n.ttl), nid)
+if n.state ~= state then node_changed(nid, 'node_' .. state) end
 
-local members                                   -- read again only if one of them has left
-local function present()
-  members = members or members_of(nid)
-  return members
-end
-local list = follow_rebases(nid, cjson.decode(residents), present())
+local told = cjson.decode(residents)
+local said = what_is_said(redis.call('ZCARD', key('ns', nid)))
+if is_settled(n, lease, said) then return {'ok', as_owned(told), {}, {}, {}} end
+
+-- Then include: recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, listed, presence, owner, adoption
+if n.mates and number(capacity) > 0 then forget_mates(nid) end
+local members, has_left = members_of(nid), false
+local list, is_rebased = follow_rebases(nid, told, members)
 local listed = assignments(list)
 fold_number('epoch', highest_epoch(list))
-
 for _, item in ipairs(cjson.decode(ended)) do   -- the first word of this end may have been lost
   if may_end(nid, item[1], item[2]) then
     finish(item[1], item[3], nil, false)
-    members = nil
+    has_left = true
   end
 end
-for _, member in ipairs(present()) do
+if has_left then members = members_of(nid) end
+for _, member in ipairs(members) do
   local here = listed[assignment(member.sid, member.epoch)]
   if member.quarantined then
     if not here and number(redis.call('HGET', record, '!' .. member.sid)) < tonumber(stamp) then
       release_quarantine(nid, member.sid)
-      members = nil
+      has_left = true
     end
   elseif not here and not in_grace() then       -- in a grace it may be elsewhere, under a higher epoch
     local acked = redis.call('HGET', key('s', member.sid), 'acked')
     if acked and number(acked) < tonumber(stamp) then
-      return_to_line(member.sid, 'node_lost_it', 1, number(n[6]), false)
-      members = nil
+      return_to_line(member.sid, 'node_lost_it', 1, number(n.beat), false)
+      has_left = true
     end
   end
 end
+if has_left then members = members_of(nid) end
 
 local owned, todo, kills, adopt, known, kept, strangers = {}, {}, {}, {}, {}, 0, 0
-for _, member in ipairs(present()) do
+for _, member in ipairs(members) do
   local name = assignment(member.sid, member.epoch)
   if member.quarantined then
     known[name] = 'quarantined'
@@ -91,7 +91,9 @@ for _, item in ipairs(list) do
 end
 -- What the node holds by its own word, for whoever compares: all, quarantined here, not its own.
 redis.call('HSET', record, 'listed', #list, 'kept', kept, 'strangers', strangers)
-follow_media(nid, n[5] == '1', media_ok == '1')
+follow_media(nid, n.media_ok == '1', media_ok == '1')
+local is_quiet = #todo + #kills + #adopt == 0 and #list == #members and not is_rebased
+if is_quiet and n.media_ok == '1' and media_ok == '1' then settle(nid, n, said) end
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)
 return {'ok', owned, todo, kills, adopt}

@@ -18,7 +18,6 @@ refresh_free(node_id)
 evacuate(node_id, 'node_shutdown', false, rt, ALL, {}, {})
 redis.call('HSET', key('n', node_id), 'state', 'dead')
 redis.call('PEXPIRE', key('n', node_id), RECORD_KEPT_MS)
-redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_retired', 'node', node_id,
-  'at', now)
+node_changed(node_id, 'node_retired')
 dispatch(DISPATCH_BUDGET)
 return {'retired'}

@@ -32,8 +32,7 @@ for _, nid in ipairs(silent) do
   if evacuate(nid, 'node_died', true, lost_at, left, returned, ended) then
     redis.call('ZREM', key('nodes'), nid)
     redis.call('PEXPIRE', key('n', nid), RECORD_KEPT_MS)
-    redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_died', 'node', nid,
-      'at', now)
+    node_changed(nid, 'node_died')
     strike(nid)
     total('nodes_died')
     deaths = deaths + 1

@@ -17,13 +17,14 @@ if now == 0 then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- What is kept for the whole pool, read once. Whoever changes one of these keeps it here, too.
-local pool = {}
-do
-  local names = {'rt', 'rt_wall', 'run', 'gen', 'ttl', 'grace', 'hold', 'schema'}
-  local values = redis.call('HMGET', CTR, unpack(names))
-  for i, name in ipairs(names) do pool[name] = values[i] or nil end
+local function read_fields(hash, names)
+  local values, found = redis.call('HMGET', hash, unpack(names)), {}
+  for i, name in ipairs(names) do found[name] = values[i] or nil end
+  return found
 end
+
+-- What is kept for the whole pool, read once. Whoever changes one of these keeps it here, too.
+local pool = read_fields(CTR, {'rt', 'rt_wall', 'run', 'gen', 'ttl', 'grace', 'hold', 'schema'})
 
 -- Registry time, ms: advances with the wall clock, per call at least 0 and at most 2 s. A step of
 -- the clock, a pause of Redis or of every caller therefore stops all deadlines instead of firing them.
@@ -73,9 +74,14 @@ local function changed(sid, what, nid, epoch, why)
   redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', what, 'sid', sid,
     'ticket', text(s[1]), 'node', text(nid), 'epoch', text(epoch), 'ver', version, 'at', now,
     'why', text(why))
+  if text(nid) ~= '' then redis.call('HDEL', key('n', nid), 'settled') end
   for replica in string.gmatch(text(s[2]), '%S+') do
     redis.call('PUBLISH', key('r', replica), sid)
   end
+end
+
+local function node_changed(nid, what)
+  redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', what, 'node', nid, 'at', now)
 end
 
 local function total(name)

@@ -13,17 +13,18 @@ local function assignments(list)
   return set
 end
 
--- What a node lists under the epoch before a rebase of which it hasn't heard yet is the same assignment.
+-- What a node lists under the epoch before a rebase of which it hasn't heard yet is the same assignment. Returns
+-- the list under the epochs of now, and whether there was any such.
 local function follow_rebases(nid, list, members)
-  local here = {}
+  local here, is_rebased = {}, false
   for _, member in ipairs(members or members_of(nid)) do here[assignment(member.sid, member.epoch)] = true end
   for _, item in ipairs(list) do
     if not here[assignment(item[1], item[2])] then
       local s = redis.call('HMGET', key('s', item[1]), 'node', 'epoch', 'rebased')
-      if s[1] == nid and s[3] == item[2] then item[2] = s[2] end
+      if s[1] == nid and s[3] == item[2] then item[2], is_rebased = s[2], true end
     end
   end
-  return list
+  return list, is_rebased
 end
 
 local function highest_epoch(list)

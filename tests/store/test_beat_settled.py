@@ -1,0 +1,111 @@
+"""beat_node: a beat that says what the one before said is answered without a look at sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.scenario import World, listed, sid
+
+
+def row(world: World, letter: str, *more: str) -> list[str]:
+    """One assignment as a reply names it."""
+    return [sid(letter), str(world.epoch(letter)), *more]
+
+
+def settled(world: World) -> None:
+    """Two play, and their node has said so twice: nothing is new."""
+    world.add_node(capacity=3)
+    for letter in "ab":
+        world.bring(letter, "running")
+    world.beat()
+    assert world.fact("n:n1", "settled")
+
+
+def test_a_beat_without_news_gets_the_same_answer(world: World) -> None:
+    """And renews the lease: what saves work changes nothing else."""
+    settled(world)
+    world.pass_time(2)
+    told = world.call_once("beat_node", **world.beat_of("n1"))
+    assert told == ("ok", [[row(world, "a"), row(world, "b")], [], [], []])
+    renewed = {
+        "n:n1 stamp": str(world.lives["n1"].stamp),
+        "n:n1 beat": str(world.now_ms),
+        "nodes n1": str(world.now_ms + 10_000),
+    }
+    assert world.changes == renewed
+
+
+def stop_one(world: World) -> None:
+    """A client stops one of them."""
+    world.run("cancel_session", session_id=sid("a"), reason="client_stop")
+
+
+def open_one(world: World) -> None:
+    """Another one comes."""
+    world.open("c")
+
+
+def time_one_out(world: World) -> None:
+    """The limit of one of them is over."""
+    world.pass_time(1)
+    world.raw.hset(f"{world.prefix}s:{sid('a')}", "t_session", world.now_ms)
+    world.raw.zadd(f"{world.prefix}dl", {sid("a"): world.now_ms})
+    world.run("sweep_deadlines", budget=64)
+
+
+@pytest.mark.parametrize(
+    ("happens", "todo", "killed"),
+    [
+        (stop_one, [], ["client_stop"]),
+        (open_one, ["c"], []),
+        (time_one_out, [], ["session_timeout"]),
+    ],
+)
+def test_whatever_happens_is_told_in_the_next_beat(
+    world: World, happens: Callable[[World], None], todo: list[str], killed: list[str]
+) -> None:
+    """Though the node says what it said before."""
+    settled(world)
+    happens(world)
+    _, (_, to_do, kills, _) = world.beat()
+    assert to_do == [row(world, letter) for letter in todo]
+    assert kills == [row(world, "a", reason) for reason in killed]
+
+
+def test_a_session_that_went_elsewhere_is_no_more_owned(world: World) -> None:
+    """A node with a higher epoch adopted it: the number of slots taken tells."""
+    settled(world)
+    epoch, bundle = world.epoch("a"), world.bundle("a")
+    world.add_node("n2", capacity=3)
+    claim = world.claim("n2", "a", epoch + 50, bundle)
+    assert world.run("adopt_session", **claim) == ("adopted", [])
+    _, (owned, _, kills, _) = world.beat()
+    assert (owned, kills) == ([row(world, "b")], [[sid("a"), str(epoch), "fenced"]])
+
+
+def test_every_few_beats_everything_is_looked_at(world: World) -> None:
+    """A change that left the mark, as the release before this does, is told in eight seconds."""
+    settled(world)
+    for name, value in (("state", "draining"), ("reason", "admin")):
+        world.raw.hset(f"{world.prefix}s:{sid('a')}", name, value)
+    kills = []
+    for _ in range(4):
+        world.pass_time(2)
+        kills.append(world.beat()[1][2])
+    assert kills == [[], [], [], [row(world, "a", "admin")]]
+
+
+def test_a_new_life_says_nothing_that_was_said_before(world: World) -> None:
+    """What the life before had settled doesn't count for it."""
+    settled(world)
+    life = world.lives["n1"]
+    residents = listed(*life.residents.items())
+    anew = world.registration(
+        "n1", boot_id="b2", previous=life.incarnation, residents=residents, capacity=3
+    )
+    life.incarnation = int(str(world.run("register_node", **anew)[1][0]))
+    life.stamp = 0
+    world.run("cancel_session", session_id=sid("a"), reason="admin")
+    assert world.beat()[1][2] == [row(world, "a", "admin")]
