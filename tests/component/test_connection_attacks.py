@@ -7,6 +7,7 @@ import contextlib
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 import pytest_asyncio
 
@@ -219,11 +220,14 @@ async def test_forgotten_scripts_are_no_fault(start_redis: StartRedis) -> None:
 
     async def flush() -> None:
         with server.client() as raw:
-            for _ in range(100):
+
+            def sent_in_full(times: int) -> bool:
+                executed = str(raw.info("commandstats").get("cmdstat_eval", "'calls': 0"))
+                return int(re.findall(r"'calls': (\d+)", executed)[0]) >= times
+
+            for times in range(1, 101):
                 raw.script_flush()
-                await asyncio.sleep(0.005)
-            executed = str(raw.info("commandstats")["cmdstat_eval"])
-        assert int(re.findall(r"'calls': (\d+)", executed)[0]) > 100
+                await wait_until(partial(sent_in_full, times), "a script is sent in full")
 
     async with contextlib.aclosing(Registry.connect(server.url)) as registry:
         assert await traffic(registry, server.url, flush) == 0
