@@ -135,7 +135,7 @@ class Connection:
             except redis.exceptions.NoScriptError:
                 return await scripts.send(("EVAL", loaded.source, 1, prefix, *arguments))
 
-        reply = await self.bounded(run())
+        reply = await self.bounded(run(), scripts)
         if self.observe is not None:
             self.observe(script, time.perf_counter() - started_s)
         return loaded.check(reply)
@@ -165,13 +165,17 @@ class Connection:
         await self.bounded(self._link(pool).rest.ping())
         return time.perf_counter() - started_s
 
-    async def bounded(self, call: Awaitable[T]) -> T:
-        """Await one Redis call with the bound and the error rule of this module."""
+    async def bounded(self, call: Awaitable[T], over: Multiplexer | None = None) -> T:
+        """Await one Redis call with the bound and the error rule of this module.
+
+        Who waits *over* a connection that can't be made is told why, not only that it took long.
+        """
         try:
             async with awake_timeout(self._answer_within_s):
                 return await call
         except (redis.exceptions.RedisError, OSError, TimeoutError) as fault:
-            if (told := unavailable(fault)) is None:
+            cause = over.fault if over and isinstance(fault, TimeoutError) else None
+            if (told := unavailable(cause or fault)) is None:
                 raise
             raise told from fault
 

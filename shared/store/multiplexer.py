@@ -63,6 +63,8 @@ class Multiplexer:
         """Connections lost in a row, none of which answered anything."""
         self._is_told_lost = False
         self._is_left = False
+        self.fault: Exception | None = None
+        """Why there is no connection, while there is none."""
 
     def send(self, command: Command) -> asyncio.Future[Any]:
         """Queue *command* for this tick's write and return the future of its reply.
@@ -156,7 +158,7 @@ class Multiplexer:
             call = self._in_flight.popleft()
             if not call.reply.done():
                 call.reply.set_result(reply)
-            self._losses = 0
+            self._losses, self.fault = 0, None
             if self._is_told_lost:
                 self._is_told_lost = False
                 _log.info("redis_connection_back")
@@ -177,6 +179,7 @@ class Multiplexer:
     def _after_loss(self, fault: Exception) -> None:
         """Put commands in flight back in front, in their order; give up those sent twice."""
         self._losses += 1
+        self.fault = fault
         again = deque(call for call in self._in_flight if not call.reply.done())
         self._in_flight.clear()
         if not again and not self._waiting:

@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from shared.embedded.ports import free_port
 from shared.errors import StartupError, StoreUnavailable
 from shared.ids import new_session_id
 from shared.records import OpenRequest, SessionLimits, SessionRequest
@@ -23,7 +25,7 @@ from shared.store.console import ask
 from shared.store.endpoints import ANSWER_WITHIN_S
 from tests.support.played_node import PlayedNode
 from tests.support.redis_server import FLAVOURS, POOL, StartRedis
-from tests.support.redis_topologies import RedisCluster, Watched
+from tests.support.redis_topologies import RedisCluster, Watched, tls_options
 from tests.support.wait import scaled_s, wait_until
 
 A_MOMENT_S = 0.7
@@ -121,6 +123,29 @@ async def test_one_master_is_a_whole_cluster(
         registry = connect(url)
         await registry.check()
         await live_through(registry, url, f"pool-{number}")
+
+
+async def test_all_ways_may_use_tls(
+    servers: StartRedis, connect: Callable[[str], Registry], tmp_path: Path
+) -> None:
+    """A cluster whose nodes talk nothing else; its certificate is checked."""
+    certificate, port = tmp_path / "certificate.pem", free_port()
+    options = tls_options(FLAVOURS[0], certificate, port)
+    if options is None:
+        pytest.skip("openssl is not installed, or this server was built without TLS")
+    lone = servers("--cluster-enabled", "yes", *options)
+    with lone.client() as raw:
+        raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        await wait_until(
+            lambda: "cluster_state:ok" in str(raw.execute_command("CLUSTER", "INFO")), "it serves"
+        )
+    for number, scheme in enumerate(("rediss", "rediss+cluster")):
+        url = f"{scheme}://127.0.0.1:{port}/0?ssl_ca_certs={certificate}"
+        registry = connect(url)
+        await registry.check()
+        await live_through(registry, url, f"tls-{number}")
+    with pytest.raises(StartupError, match="no connection"):
+        await connect(f"rediss://127.0.0.1:{port}/0").check(within_s=0.2)
 
 
 async def test_pools_live_on_the_nodes_that_have_their_slots(

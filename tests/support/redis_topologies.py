@@ -207,3 +207,23 @@ class Watched:
     def _ask(self, *command: str) -> object:
         with redis.Redis(port=self.sentinel_port, decode_responses=True) as client:
             return client.execute_command(*command)
+
+
+def tls_options(flavour: str, certificate: Path, port: int) -> tuple[str, ...] | None:
+    """Make a certificate and return a server's options to use it on *port*; None: it can't."""
+    openssl, key = shutil.which("openssl"), certificate.with_suffix(".key")
+    without = subprocess.run(
+        [BINARIES[flavour], "--port", "0", "--tls-port", str(port)],
+        capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+    if openssl is None or "No tls-cert-file" not in without.stdout:
+        return None
+    files = ("-nodes", "-keyout", str(key), "-out", str(certificate))
+    names = ("-subj", "/CN=greenroom", "-addext", "subjectAltName=IP:127.0.0.1")
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-days", "1", *files, *names],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    paths = {"cert-file": certificate, "key-file": key, "ca-cert-file": certificate}
+    options = {"port": port, "auth-clients": "no", "cluster": "yes", **paths}
+    return tuple(word for name, value in options.items() for word in (f"--tls-{name}", str(value)))
