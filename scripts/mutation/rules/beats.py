@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         name="late beat believed",
         file="beat_node",
-        piece="if number(n[2]) >= tonumber(stamp) then return {'stale'} end",
+        piece="if number(n.stamp) >= tonumber(stamp) then return {'stale'} end",
         instead="",
         harm="A beat that was overtaken takes sessions away which the node has accepted since.",
     ),
@@ -29,14 +29,14 @@ MUTANTS = (
     Mutant(
         name="lease not renewed by a beat",
         file="beat_node",
-        piece="redis.call('ZADD', key('nodes'), rt + number(n[3]), nid)",
+        piece="redis.call('ZADD', key('nodes'), rt + number(n.ttl), nid)",
         instead="",
         harm="Every node is declared dead ten seconds after it came.",
     ),
     Mutant(
         name="dead node let back in by its beat",
         file="beat_node",
-        piece=" or n[4] == 'dead' then",
+        piece=" or n.state == 'dead' then",
         instead=" then",
         harm="A node is filled again while its sessions are still being returned.",
     ),
@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         name="any end in a beat believed",
         file="beat_node",
-        piece="  if is_here or (",
-        instead="  if redis.call('EXISTS', key('s', item[1])) == 1 or (",
+        piece="  if may_end(nid, item[1], item[2]) then",
+        instead="  if redis.call('EXISTS', key('s', item[1])) == 1 then",
         harm="The repeated end of an earlier assignment ends the session where it plays now.",
     ),
     Mutant(
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         name="mates of the last crash remembered",
         file="beat_node",
-        piece="if number(capacity) > 0 then forget_mates(nid) end",
+        piece="if n.mates and number(capacity) > 0 then forget_mates(nid) end",
         instead="",
         harm="The next crash blames by the number of those who were there in the last one.",
     ),

@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         name="ended session adopted",
         file="include/adoption",
-        piece=" and (s[1] == 'draining' or MAY_BECOME.draining[s[1]] == true)",
-        instead="",
+        piece="and not MAY_BECOME.draining[s[1]] then return 'ended' end",
+        instead="and not s[1] then return 'ended' end",
         harm="A session that has ended comes alive, and its client is gone.",
     ),
     Mutant(

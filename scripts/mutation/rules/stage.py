@@ -165,15 +165,15 @@ MUTANTS = (
     Mutant(
         name="return isn't counted as an attempt",
         file="include/ending",
-        piece="  redis.call('HINCRBY', record, 'attempt', 1)\n",
-        instead="",
+        piece="'attempt', number(s[10]) + 1}",
+        instead="'attempt', number(s[10])}",
         harm="A page can't tell the worker that it plays from the one before.",
     ),
     Mutant(
         name="return under the old epoch",
         file="include/ending",
-        piece="local epoch = next_number('epoch')\n  redis.call('HSET', record, 'state', 'queued'",
-        instead="local epoch = s[3]\n  redis.call('HSET', record, 'state', 'queued'",
+        piece="local epoch = next_number('epoch')\n  local news = {'state', 'queued'",
+        instead="local epoch = s[3]\n  local news = {'state', 'queued'",
         harm="A late word of the node that lost it ends a session that waits.",
     ),
     Mutant(
