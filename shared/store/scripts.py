@@ -135,7 +135,7 @@ def _pieces(folder: Path, names: str) -> str:
 
 
 def _with_later_pieces(folder: Path, body: str) -> tuple[str, bool]:
-    """Put the tables and pieces that a script needs further down in their place, if there are any."""
+    """Put the tables and pieces that a script needs further down in their place, if any."""
     found = _THEN.search(body)
     if found is None:
         return body, False
