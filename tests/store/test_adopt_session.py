@@ -123,7 +123,9 @@ def test_a_limit_that_was_paused_when_packed_runs_if_it_runs_here(world: World) 
     epoch, bundle = world.epoch("a"), world.bundle("a")
     lose_all(world)
     world.call("adopt_session", **world.claim("n1", "a", epoch, bundle))
-    assert world.session("a").expires_at_s == world.now_ms / 1000 + 1800
+    record = f"s:{sid('a')}"
+    assert world.fact(record, "t_session") == str(world.registry_ms + 1_800_000)
+    assert world.fact(record, "left") == ""
 
 
 @pytest.mark.parametrize(
@@ -242,6 +244,20 @@ def test_a_record_of_an_earlier_step_is_brought_forward(world: World) -> None:
     assert (world.state("a"), world.fact(f"s:{sid('a')}", "t_assigned")) == ("running n1", "")
     told = world.beat(residents=listed(("a", epoch, 1, 1, 1, "running")))
     assert told == ("ok", [[row], [], [], []])
+
+
+def test_an_absence_from_before_the_loss_is_timed_anew(world: World) -> None:
+    """The record knows it already, so the next beat would change nothing."""
+    world.add_node()
+    world.bring("a", "starting_pipeline")
+    epoch = world.epoch("a")
+    world.beat(residents=listed(("a", epoch, 1, 0, 0)))
+    saved, bundle = save(world), world.bundle("a")
+    lose_since(world, saved)
+    world.call("adopt_session", **world.claim("n1", "a", epoch, bundle))
+    world.beat(residents=listed(("a", epoch, 1, 0, 0, "running")))
+    due = str(world.registry_ms + 60_000)
+    assert world.fact(f"s:{sid('a')}", "t_controller") == due
 
 
 def test_one_that_was_asked_to_end_meanwhile_still_ends(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.mutation.rules import beats, clocks, line, lives, slots, stage
+from scripts.mutation.rules import beats, clocks, line, lives, recovery, slots, stage
 
 ALL_MUTANTS = (
     *line.MUTANTS,
@@ -11,4 +11,5 @@ ALL_MUTANTS = (
     *beats.MUTANTS,
     *lives.MUTANTS,
     *clocks.MUTANTS,
+    *recovery.MUTANTS,
 )

@@ -23,7 +23,7 @@ MUTANTS = (
         name="new owner under the old epoch",
         file="include/dispatch",
         piece="local epoch = next_number('epoch')",
-        instead="local epoch = math.max(number(redis.call('HGET', record, 'epoch')), 1)",
+        instead="local epoch = math.max(number(redis.call('HGET', key('s', sid), 'epoch')), 1)",
         harm="Two assignments can't be told apart: both nodes believe that the session is theirs.",
     ),
     Mutant(
