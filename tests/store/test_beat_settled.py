@@ -74,6 +74,20 @@ def test_whatever_happens_is_told_in_the_next_beat(
     assert kills == [row(world, "a", reason) for reason in killed]
 
 
+def test_what_was_settled_before_the_last_beat_doesn_t_count(world: World) -> None:
+    """LiveKit was out for one beat, which stopped the timers: they start again."""
+    world.add_node()
+    world.bring("a", "running")
+    alone = listed(("a", world.epoch("a"), 1, 0, 0))
+    for _ in range(2):
+        world.beat(residents=alone)
+    assert world.fact("n:n1", "settled")
+    world.beat(residents=alone, media_ok=0)
+    assert not world.fact(f"s:{sid('a')}", "t_controller")
+    world.beat(residents=alone)
+    assert world.fact(f"s:{sid('a')}", "t_controller")
+
+
 def test_a_session_that_went_elsewhere_is_no_more_owned(world: World) -> None:
     """A node with a higher epoch adopted it: the number of slots taken tells."""
     settled(world)

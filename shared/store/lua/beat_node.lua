@@ -93,7 +93,7 @@ end
 redis.call('HSET', record, 'listed', #list, 'kept', kept, 'strangers', strangers)
 follow_media(nid, n.media_ok == '1', media_ok == '1')
 local is_quiet = #todo + #kills + #adopt == 0 and #list == #members and not is_rebased
-if is_quiet and n.media_ok == '1' and media_ok == '1' then settle(nid, n, said) end
+settle(nid, n, is_quiet and n.media_ok == '1' and media_ok == '1', said)
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)
 return {'ok', owned, todo, kills, adopt}

@@ -20,9 +20,12 @@ local function is_settled(n, lease, said)
   return n.settled == said and rt < number(n.settled_until) and rt < number(lease) and is_steady(n)
 end
 
-local function settle(nid, n, said)
-  if is_steady(n) then
+-- The mark is always about the last beat: one that isn't quiet takes away what was settled before it.
+local function settle(nid, n, is_quiet, said)
+  if is_quiet and is_steady(n) then
     redis.call('HSET', key('n', nid), 'settled', said, 'settled_until', rt + SETTLED_FOR_MS)
+  elseif n.settled then
+    redis.call('HDEL', key('n', nid), 'settled')
   end
 end
 
