@@ -19,7 +19,7 @@ from shared.errors import StartupError, StoreUnavailable
 from shared.lifecycle import in_thread
 from shared.redis_url import Kind
 from shared.store.connection import unavailable
-from shared.store.endpoints import Endpoints
+from shared.store.endpoints import ANSWER_WITHIN_S, Endpoints
 
 _OLDEST_SERVER = (7, 0)
 _TRY_AGAIN_S = 0.1
@@ -115,7 +115,7 @@ async def _facts(endpoints: Endpoints, within_s: float) -> list[ServerFacts]:
     deadline_s = time.monotonic() + within_s
     while True:
         try:
-            return await _look(endpoints, max(0.1, deadline_s - time.monotonic()))
+            return await _look(endpoints, max(ANSWER_WITHIN_S, deadline_s - time.monotonic()))
         except StoreUnavailable as fault:
             if time.monotonic() > deadline_s:
                 raise StartupError(

@@ -28,7 +28,7 @@ from tests.support.redis_server import FLAVOURS, POOL, StartRedis
 from tests.support.redis_topologies import RedisCluster, Watched, tls_options
 from tests.support.wait import scaled_s, wait_until
 
-A_MOMENT_S = 0.7
+A_MOMENT_S = 2.0
 LEASE_S = 2.5
 """Short, since dispatch is held for two beats after a failover; nobody sweeps here."""
 pytestmark = pytest.mark.skipif(not FLAVOURS, reason="needs a Redis or Valkey binary")
@@ -256,7 +256,7 @@ async def beats(node: PlayedNode) -> bool:
 
 async def goes_on_with(registry: Registry, node: PlayedNode, playing: str, waiting: str) -> None:
     """The same sessions are there, the node's beats are heard, and the next one is served."""
-    await wait_until(lambda: beats(node), "the node's beat is confirmed")
+    await wait_until(lambda: beats(node), "the node's beat is confirmed", timeout_s=15)
     assert (await registry.read(waiting)).position == 1
     assert (await registry.read(playing)).node_id == node.node_id
     await node.end(playing, Reason.COMPLETED)
@@ -265,7 +265,7 @@ async def goes_on_with(registry: Registry, node: PlayedNode, playing: str, waiti
         await node.beat()
         return waiting in node.residents
 
-    await wait_until(is_served, "who waited is served")
+    await wait_until(is_served, "who waited is served", timeout_s=15)
     await node.end(waiting, Reason.COMPLETED)
     await node.retire()
 
@@ -308,7 +308,7 @@ async def test_a_replica_of_a_dead_master_is_found(
     async with calling(registry, url, waiting) as caller:
         await answers_again(caller)
         cluster.masters[0].process.kill()
-        await wait_until(lambda: caller.refused, "the master's death is noticed")
+        await wait_until(lambda: caller.refused, "the master's death is noticed", timeout_s=15)
         await answers_again(caller)
     cluster.masters[0] = replica
     await goes_on_with(registry, node, playing, waiting)
@@ -342,7 +342,7 @@ async def test_a_promoted_replica_is_found(
                 watched.fail_over()
         await wait_until(lambda: watched.replica.role == "master", "the other is promoted", 20)
         if how == "asked":  # the old primary may serve for ten seconds more
-            await wait_until(lambda: has_left(watched, node), "it is left all the same")
+            await wait_until(lambda: has_left(watched, node), "it is left all the same", 15)
         await answers_again(caller)
     await goes_on_with(registry, node, playing, waiting)
 
