@@ -39,17 +39,22 @@ def test_the_registry_can_be_read_without_a_redis_client(running: AllInOne) -> N
     """The tour shows line, nodes and sessions in words; a raw command shows what stands there."""
     session = str(running.create("reader")["session_id"])
     told = greenroom("redis", "--data-dir", running.data_dir, cwd=running.folder).stdout
-    assert "In line: 0" in told
+    assert "In line: " in told
     assert "Nodes: 1" in told
-    assert f"{session}: " in told
+    assert session in told  # in line or on stage: other tests' sessions may hold the slots
     key = f"gr:{{default}}:s:{session}"
     raw = greenroom("redis", "--data-dir", running.data_dir, "HGETALL", key, cwd=running.folder)
-    fields = dict(line.split(maxsplit=1) for line in raw.stdout.splitlines())
+    fields = {name: value.strip() for name, _, value in _partitions(raw.stdout)}
     assert fields["state"] in {state.value for state in SessionState}
     assert fields["node"] in told
     wrong = greenroom("redis", "--data-dir", running.data_dir, "NONSENSE", cwd=running.folder)
     assert wrong.returncode == 2
     assert "unknown command" in wrong.stderr
+
+
+def _partitions(printed: str) -> list[tuple[str, str, str]]:
+    """Split each printed line into a field's name and its value, which may be empty."""
+    return [line.partition(" ") for line in printed.splitlines()]
 
 
 def test_the_audit_finds_the_embedded_servers(running: AllInOne) -> None:
