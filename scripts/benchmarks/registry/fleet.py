@@ -11,8 +11,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from redis import Redis
 
@@ -30,11 +31,16 @@ from shared.store.nodes import SWEEP_BUDGET
 NODES, RESIDENTS_EACH, WAITING = 1_000, 10, 10_000
 _BEAT_EVERY_S, _SWEEPS_PER_S, _REPLICAS = 2.0, 4, 3
 _CONNECTIONS = 50
+_PINGS_FOR_S = 3.0
 LARGEST_NODE = 256
 _OTHERS = 16
 """Half full: they take what the dead node leaves."""
 _SHORT_TTL_MS = 2_000
 _ROUNDS = 3
+
+
+Due: TypeAlias = tuple[float, Command]
+"""When, in seconds from the beginning, and what is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +51,11 @@ class Fleet:
     """Of one core: processor seconds per second, everything that the server did."""
     idle_share: float
     """The same server with nobody calling."""
+    ping_share: float
+    """The same server with as many calls that do nothing."""
     calls_per_s: float
-    beat: Cost
+    quiet_beat: Cost
+    beat_with_news: Cost
     sweep: Cost
     """Both sweeps, where nothing is due."""
 
@@ -73,26 +82,31 @@ def measure(client: Client, seconds: float, note: Callable[[str], None]) -> Flee
     time.sleep(2)
     idle_share = (cpu_s(client) - before_s) / 2
     note(f"living for {seconds:.0f} s")
-    share, calls = _live(crowd, seconds)
-    beats = [crowd.beat(node) for node in crowd.nodes]
+    share, calls = _live(crowd, _timetable(crowd, seconds))
+    rate = calls / seconds
+    pings: list[Due] = [(number / rate, ("PING",)) for number in range(int(_PINGS_FOR_S * rate))]
+    ping_share, _ = _live(crowd, pings)
+    news, quiet = ([crowd.beat(node, humans=9) for node in crowd.nodes] for _ in range(2))
     sweeps = [command for _ in range(NODES // 4) for command in _sweeps(crowd)]
     return Fleet(
         share=share,
         idle_share=idle_share,
-        calls_per_s=calls / seconds,
-        beat=cost_of(client, beats),
+        ping_share=ping_share,
+        calls_per_s=rate,
+        beat_with_news=cost_of(client, news),
+        quiet_beat=cost_of(client, quiet),
         sweep=cost_of(client, sweeps),
     )
 
 
-def _live(crowd: Crowd, seconds: float) -> tuple[float, int]:
+def _live(crowd: Crowd, timetable: Iterable[Due]) -> tuple[float, int]:
     """Send every call when it is due; return the server's share of a core and the calls."""
     pool = crowd.client.connection_pool
     clients = itertools.cycle(
         [Redis(connection_pool=pool, single_connection_client=True) for _ in range(_CONNECTIONS)]
     )
     calls, before_s, started_s = 0, cpu_s(crowd.client), time.monotonic()
-    for due_s, command in _timetable(crowd, seconds):
+    for due_s, command in timetable:
         time.sleep(max(0.0, started_s + due_s - time.monotonic()))
         next(clients).execute_command(*command)  # type: ignore[no-untyped-call]
         calls += 1
@@ -103,12 +117,15 @@ def _live(crowd: Crowd, seconds: float) -> tuple[float, int]:
     return share, calls
 
 
-def _timetable(crowd: Crowd, seconds: float) -> Iterator[tuple[float, Command]]:
-    """Yield (when, call) of all nodes and replicas in the order in which they are due."""
+def _timetable(crowd: Crowd, seconds: float) -> Iterator[Due]:
+    """Yield all calls of nodes and replicas in the order in which they are due.
+
+    Every third beat of a node has news: somebody came into a room.
+    """
     sweeps_per_s = _SWEEPS_PER_S * _REPLICAS
     every_s = _BEAT_EVERY_S / len(crowd.nodes)
     beats = (
-        (number * every_s, crowd.beat(node, humans=1 + turn // 10 % 2))
+        (number * every_s, crowd.beat(node, humans=1 + turn // 3 % 2))
         for turn in range(int(seconds / _BEAT_EVERY_S))
         for number, node in enumerate(crowd.nodes, turn * len(crowd.nodes))
     )

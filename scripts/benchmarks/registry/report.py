@@ -16,7 +16,7 @@ from scripts.benchmarks.registry.callers import Pair
 from scripts.benchmarks.registry.fleet import LARGEST_NODE, NODES, RESIDENTS_EACH, Evacuation, Fleet
 from scripts.benchmarks.registry.fleet import WAITING as FLEET_WAITING
 from scripts.benchmarks.registry.lifecycles import Memory
-from scripts.benchmarks.registry.server_cost import Client
+from scripts.benchmarks.registry.server_cost import Client, Cost
 from scripts.benchmarks.registry.waiting import Waiting
 
 _LONG = 10_000
@@ -142,9 +142,11 @@ def _fleet(results: Results) -> str:
     rows = [
         ("server, share of one core", f"{fleet.share:.1%}"),
         ("the same server with nobody calling", f"{fleet.idle_share:.1%}"),
-        ("calls per second", f"{fleet.calls_per_s:.0f}"),
-        ("one beat, pipelined", f"{fleet.beat.us:.0f} µs, {fleet.beat.inner:.0f} commands"),
-        ("one sweep, nothing due", f"{fleet.sweep.us:.0f} µs, {fleet.sweep.inner:.0f} commands"),
+        ("the same server with as many PINGs", f"{fleet.ping_share:.1%}"),
+        ("calls per second, each in a packet of its own", f"{fleet.calls_per_s:.0f}"),
+        ("one beat without news, pipelined", _cost(fleet.quiet_beat)),
+        ("one beat with news, pipelined", _cost(fleet.beat_with_news)),
+        ("one sweep, nothing due, pipelined", _cost(fleet.sweep)),
         (
             f"a node with {LARGEST_NODE} residents dies: the longest of its sweep calls",
             f"{dead.sweep_ms:.1f} ms",
@@ -153,6 +155,10 @@ def _fleet(results: Results) -> str:
     ]
     what = f"{NODES:,} nodes, {NODES * RESIDENTS_EACH:,} residents, {FLEET_WAITING:,} waiting"
     return _table((what, ""), rows)
+
+
+def _cost(cost: Cost) -> str:
+    return f"{cost.us:.0f} µs, {cost.inner:.0f} commands"
 
 
 def _memory(memory: Memory) -> str:
