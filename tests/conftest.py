@@ -8,11 +8,13 @@ import hypothesis
 import pytest
 import structlog
 
-pytest_plugins = ["tests.support.redis_server", "tests.support.key_leaks"]
+pytest_plugins = [
+    "tests.support.redis_server",
+    "tests.support.key_leaks",
+    "tests.support.one_at_a_time",
+]
 
 _TESTS = Path(__file__).parent
-_WITH_PROCESSES = frozenset(("system", "chaos", "livekit", "browser"))
-"""Levels that start whole systems: one at a time, whatever the number of test processes."""
 
 
 def pytest_configure() -> None:
@@ -39,5 +41,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         level = item.path.relative_to(_TESTS).parts[0]
         item.add_marker(level)
-        if level in _WITH_PROCESSES:
-            item.add_marker(pytest.mark.xdist_group("processes"))
