@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -35,12 +36,15 @@ def main() -> int:
     """Play the seeds; returns the exit status."""
     wanted = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="greenroom-chaos-"))
+    played: list[Played] = []
+    is_whole = False
     try:
-        played = asyncio.run(_run(wanted, folder))
-    except KeyboardInterrupt:
+        asyncio.run(_run(wanted, folder, played))
+        is_whole = True
+    except asyncio.CancelledError:
         print("interrupted", file=sys.stderr)
-        played = []
-    holds = bool(played) and all(one.verdict.holds for one in played)
+    _tell_sum(played, as_json=wanted.json)
+    holds = is_whole and bool(played) and all(one.verdict.holds for one in played)
     if holds and not wanted.keep:
         shutil.rmtree(folder, ignore_errors=True)
     else:
@@ -63,10 +67,10 @@ def _arguments() -> argparse.Namespace:
     return wanted
 
 
-async def _run(wanted: argparse.Namespace, folder: Path) -> list[Played]:
+async def _run(wanted: argparse.Namespace, folder: Path, played: list[Played]) -> None:
+    _cancel_on_signals()
     fleet = Fleet(folder, flavour=wanted.redis)
     began_s = time.monotonic()
-    played: list[Played] = []
     try:
         await fleet.open()
         for seed in range(wanted.first_seed, wanted.first_seed + wanted.seeds):
@@ -80,8 +84,14 @@ async def _run(wanted: argparse.Namespace, folder: Path) -> list[Played]:
                 print(report.total(played[-_PART:]), flush=True)
     finally:
         await fleet.aclose()
-    _tell_sum(played, as_json=wanted.json)
-    return played
+
+
+def _cancel_on_signals() -> None:
+    """Let SIGTERM and Ctrl-C end the run in order: the fleet is closed, the sum is told."""
+    task = asyncio.current_task()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 def _keep(one: Played, path: Path) -> None:

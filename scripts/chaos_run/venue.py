@@ -93,7 +93,7 @@ class Venue:
         self._metadata: dict[str, str] = {}
         """By the name of the room."""
         self._workers: asyncio.Server | None = None
-        self._connections: set[asyncio.StreamWriter] = set()
+        self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._http: web.AppRunner | None = None
         self.workers_port = 0
         self.http_port = 0
@@ -113,8 +113,9 @@ class Venue:
         """Close everything."""
         if self._workers is not None:
             self._workers.close()
-        for writer in list(self._connections):
+        for writer in self._connections:
             writer.transport.abort()
+        await asyncio.gather(*self._connections.values(), return_exceptions=True)
         if self._http is not None:
             await self._http.cleanup()
 
@@ -144,7 +145,8 @@ class Venue:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Serve one join of one worker, from its first line to the end of its connection."""
-        self._connections.add(writer)
+        if (task := asyncio.current_task()) is not None:
+            self._connections[writer] = task
         room: FakeRoom | None = None
         link = _WorkerLink(writer)
         try:
@@ -165,7 +167,7 @@ class Venue:
         except (OSError, ValueError):
             pass  # killed in the middle of a line
         finally:
-            self._connections.discard(writer)
+            self._connections.pop(writer, None)
             if room is not None:
                 await room.leave()
             writer.close()
