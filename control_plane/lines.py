@@ -35,7 +35,7 @@ class Reading:
     @cached_property
     def positions(self) -> dict[str, int]:
         """Place of each session that was seen in line; 1 is the head."""
-        return {sid: place for place, (sid, _) in enumerate(self.line.waiting, 1)}
+        return {sid: place for place, sid in enumerate(self.line.waiting, 1)}
 
     @property
     def is_whole(self) -> bool:

@@ -30,8 +30,10 @@ class Line:
 
     pool: str
     at_s: float
-    waiting: tuple[tuple[str, int], ...]
-    """The first sessions in line with their tickets, in order."""
+    waiting: tuple[str, ...]
+    """The first sessions in line, in order."""
+    tickets: tuple[int, ...]
+    """Of the first of those: since when they wait."""
     queued: int
     slots: int
     """Of all nodes that serve the line, taken or not."""

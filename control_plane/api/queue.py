@@ -85,7 +85,8 @@ def list_routes(
 def _line(reading: Reading, queue_size: int, most: int) -> PoolLine:
     line, forecast = reading.line, reading.forecast
     waiting: list[Waiting] = []
-    for position, (session_id, ticket) in enumerate(line.waiting[:most], 1):
+    first = zip(line.waiting[:most], line.tickets, strict=False)
+    for position, (session_id, ticket) in enumerate(first, 1):
         estimate = forecast.of(position)
         waiting.append(
             {

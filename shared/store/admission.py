@@ -16,6 +16,8 @@ from shared.waiting import Line, Suspect
 Settled = Literal["abandoned", "extended", "moved", "gone"]
 IMAGE_BUDGET_BYTES = 256 * 1024 * 1024
 """All images of one pool's live sessions together."""
+TICKETS_READ = 1_000
+"""Of the first in line: a ticket is dearer than a name."""
 WAITING_READ = 10_000
 """The longest line that may be set; a millisecond of the server, half a megabyte on the wire."""
 RESIDENTS_READ = 200
@@ -108,7 +110,11 @@ class Admission:
     async def line(self, pool: str) -> Line:
         """Return one pool's line, as far as `WAITING_READ`, and what its movement depends on."""
         _, rest = await self._connection.call(
-            "read_line", pool, most_waiting=WAITING_READ, most_residents=RESIDENTS_READ
+            "read_line",
+            pool,
+            most_waiting=WAITING_READ,
+            most_tickets=TICKETS_READ,
+            most_residents=RESIDENTS_READ,
         )
         return replies.line(pool, rest)
 

@@ -123,12 +123,12 @@ def pairs(value: object) -> Iterable[tuple[str, int]]:
 
 def line(pool: str, reply: Sequence[object]) -> Line:
     """Decode the reply of ``read_line``."""
-    at, waiting, queued, slots, taken, held, holds = reply
-    flat = fields(waiting)
+    at, waiting, tickets, queued, slots, taken, held, holds = reply
     return Line(
         pool=pool,
         at_s=int(str(at)) / 1000,
-        waiting=tuple(zip(flat[::2], map(int, map(float, flat[1::2])), strict=True)),
+        waiting=tuple(fields(waiting)),
+        tickets=tuple(int(float(ticket)) for ticket in fields(tickets)),
         queued=int(str(queued)),
         slots=int(str(slots)),
         taken=int(str(taken)),

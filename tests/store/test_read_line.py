@@ -8,9 +8,11 @@ from tests.support.redis_server import POOL
 from tests.support.scenario import START_MS, World, sid
 
 
-def read(world: World, *, waiting: int = 99, residents: int = 99) -> Line:
+def read(world: World, *, waiting: int = 99, tickets: int = 99, residents: int = 99) -> Line:
     """Call it and decode its reply."""
-    word, rest = world.call("read_line", most_waiting=waiting, most_residents=residents)
+    word, rest = world.call(
+        "read_line", most_waiting=waiting, most_tickets=tickets, most_residents=residents
+    )
     assert (word, world.changes) == ("ok", {})
     return replies.line(POOL, rest)
 
@@ -28,6 +30,7 @@ def test_an_empty_pool(world: World) -> None:
         pool=POOL,
         at_s=START_MS / 1000,
         waiting=(),
+        tickets=(),
         queued=0,
         slots=0,
         taken=0,
@@ -45,7 +48,8 @@ def test_it_shows_who_waits_and_since_when_slots_are_held(world: World) -> None:
     world.open("c", "d")
     world.pass_time(2)
     line = read(world)
-    assert line.waiting == ((sid("c"), START_MS + 5_001), (sid("d"), START_MS + 5_002))
+    assert line.waiting == (sid("c"), sid("d"))
+    assert line.tickets == (START_MS + 5_001, START_MS + 5_002)
     assert (line.queued, line.slots, line.taken) == (2, 2, 2)
     assert sorted(line.held_s) == [2, 7]
 
@@ -54,8 +58,9 @@ def test_it_looks_at_as_many_as_it_is_asked_to(world: World) -> None:
     """The counts stay whole."""
     world.add_node("n1", capacity=2)
     world.open("a", "b", "c", "d")
-    line = read(world, waiting=1, residents=1)
-    assert (len(line.waiting), line.queued, len(line.held_s), line.taken) == (1, 2, 1, 2)
+    line = read(world, waiting=2, tickets=1, residents=1)
+    assert (len(line.waiting), len(line.tickets)) == (2, 1)
+    assert (line.queued, len(line.held_s), line.taken) == (2, 1, 2)
 
 
 def test_only_nodes_that_serve_the_line_are_counted(world: World) -> None:

@@ -24,7 +24,7 @@ def live(world: World) -> None:
     world.run("set_node_admin", node_id="n1", admin="open")
     world.run("inspect", session_ids=sid("a"), node_ids="n1")
     world.run("touch_sessions", session_ids=sid("c"), replica="r1")
-    world.run("read_line", most_waiting=9, most_residents=9)
+    world.run("read_line", most_waiting=9, most_tickets=9, most_residents=9)
     world.session("c")
     world.run("settle_waiting", session_id=sid("c"), version=1, lease=1, present=1)
     world.run("note_estimate", session_id=sid("c"), middle_ms=2, low_ms=1, high_ms=3)

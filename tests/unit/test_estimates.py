@@ -20,6 +20,7 @@ def line(
         pool="default",
         at_s=0,
         waiting=(),
+        tickets=(),
         queued=counts["queued"],
         slots=counts["slots"],
         taken=counts["taken"],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from scripts.benchmarks.registry.crowd import Crowd
 from scripts.benchmarks.registry.server_cost import Client, Command, Cost, cost_of
-from shared.store.admission import RESIDENTS_READ, WAITING_READ
+from shared.store.admission import RESIDENTS_READ, TICKETS_READ, WAITING_READ
 from shared.store.nodes import WAITING_SHOWN
 
 LENGTHS = (0, 1_000, 10_000, 100_000)
@@ -98,7 +98,12 @@ def _cancel(crowd: Crowd, name: str) -> Command:
 
 
 def _read_line(crowd: Crowd) -> Command:
-    return crowd.command("read_line", most_waiting=WAITING_READ, most_residents=RESIDENTS_READ)
+    return crowd.command(
+        "read_line",
+        most_waiting=WAITING_READ,
+        most_tickets=TICKETS_READ,
+        most_residents=RESIDENTS_READ,
+    )
 
 
 def _snapshot(crowd: Crowd) -> Command:

@@ -9,9 +9,10 @@
 -- Include: core, generation, recent, deadlines, slots
 local nodes, states = {}, {}
 
+-- How many slots of a node are taken by members, and how many of those are quarantined.
 local function count_members(nid)
-  local quarantined = 0
-  for _, sid in ipairs(redis.call('ZRANGE', key('ns', nid), 0, -1)) do
+  local members, quarantined = redis.call('ZRANGE', key('ns', nid), 0, -1), 0
+  for _, sid in ipairs(members) do
     if string.sub(sid, 1, 1) == '!' then
       quarantined = quarantined + 1
     else
@@ -19,14 +20,15 @@ local function count_members(nid)
       if state then states[state] = (states[state] or 0) + 1 end
     end
   end
-  return quarantined
+  return #members, quarantined
 end
 
 for _, nid in ipairs(redis.call('ZRANGE', key('nodes'), 0, -1)) do
   local n = redis.call('HMGET', key('n', nid), 'state', 'judged', 'draining', 'inc', 'capacity',
-    'media_ok', 'beat', 'profile', 'start_ms', 'admin')
+    'media_ok', 'beat', 'profile', 'start_ms', 'admin', 'strangers')
+  local taken, quarantined = count_members(nid)
   nodes[#nodes + 1] = {nid, text(n[1]), text(n[2]), text(n[3]), text(n[4]), text(n[5]),
-    text(used_slots(nid)), text(count_members(nid)), text(n[6]), text(rt - number(n[7])), text(n[8]),
+    text(taken + number(n[11])), text(quarantined), text(n[6]), text(rt - number(n[7])), text(n[8]),
     text(n[9]), text(n[10])}
 end
 
