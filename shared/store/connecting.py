@@ -35,7 +35,7 @@ def connection_options(endpoints: Endpoints, pool: str, **options: Any) -> dict[
     kind = parsed.pop("connection_class", redis.asyncio.connection.Connection)
     merged = {**parsed, "socket_timeout": None, **options}
     if kind is redis.asyncio.connection.UnixDomainSocketConnection:
-        return {**merged, "connection_class": kind}
+        return {**merged, "connection_class": LocalConnection}
     if endpoints.url.kind is Kind.SENTINEL:
         merged["redis_connect_func"] = _greet_primary
     secure = kind is redis.asyncio.connection.SSLConnection
@@ -47,7 +47,25 @@ def connection_options(endpoints: Endpoints, pool: str, **options: Any) -> dict[
     }
 
 
-class _Following(AbstractConnection):
+class _Writing(AbstractConnection):
+    """What all connections have in common."""
+
+    async def send_packed_command(self, *args: Any, **options: Any) -> None:
+        """Write; that the connection has gone meanwhile is one and the same on every event loop.
+
+        uvloop, on which replicas run, has a RuntimeError for it, which nobody takes for a loss.
+        """
+        try:
+            await super().send_packed_command(*args, **options)
+        except RuntimeError as closed:
+            raise redis.exceptions.ConnectionError("the connection has gone") from closed
+
+
+class LocalConnection(_Writing, redis.asyncio.connection.UnixDomainSocketConnection):
+    """A connection to a server on this machine, which is always the same."""
+
+
+class _Following(_Writing):
     """What plain and TLS connections have in common."""
 
     def __init__(self, *, endpoints: Endpoints, of_pool: str, **options: Any) -> None:

@@ -92,7 +92,8 @@ class Multiplexer:
         if self._driver is not None:
             self._driver.cancel()
             await asyncio.gather(self._driver, return_exceptions=True)
-        self._fail_all(redis.exceptions.ConnectionError("closed"))
+        for calls in (self._in_flight, self._waiting):
+            _fail(calls, redis.exceptions.ConnectionError("closed"))
 
     async def _drive(self) -> None:
         """Keep one connection while there is work; only this task touches the connection."""
@@ -105,6 +106,8 @@ class Multiplexer:
             except (redis.exceptions.RedisError, OSError, TimeoutError) as fault:
                 self._after_loss(fault)
             finally:
+                # Whatever ended this connection: the next one won't bring its replies.
+                _fail(self._in_flight, redis.exceptions.ConnectionError("connection lost"))
                 with contextlib.suppress(redis.exceptions.RedisError, OSError):
                     await connection.disconnect(nowait=True)
             await asyncio.sleep(_BACKOFF_S[min(self._losses, len(_BACKOFF_S)) - 1])
@@ -197,9 +200,10 @@ class Multiplexer:
         if self._waiting:
             self._wake.set()
 
-    def _fail_all(self, fault: Exception) -> None:
-        for call in (*self._in_flight, *self._waiting):
-            if not call.reply.done():
-                call.reply.set_exception(fault)
-        self._in_flight.clear()
-        self._waiting.clear()
+
+def _fail(calls: deque[_Call], fault: Exception) -> None:
+    """Tell all who wait for these, and forget them."""
+    for call in calls:
+        if not call.reply.done():
+            call.reply.set_exception(fault)
+    calls.clear()

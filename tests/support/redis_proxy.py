@@ -46,6 +46,16 @@ class RedisProxy:
         """Listen."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
 
+    @property
+    def connections(self) -> int:
+        """How many callers' connections there are."""
+        return len(self._links)
+
+    def reset(self) -> None:
+        """End all connections without a goodbye; new ones may be made."""
+        for link in self._links:
+            link.reset()
+
     async def aclose(self) -> None:
         """End all connections."""
         if self._server is not None:
