@@ -15,6 +15,8 @@ from typing import Any, cast
 from scripts.benchmarks.registry.server_cost import Client, Command, parts, send
 from shared.records import SessionLimits, SessionRequest
 from shared.store import keys, replies
+from shared.store.admission import RESIDENTS_READ, TICKETS_READ, WAITING_READ
+from shared.store.nodes import WAITING_SHOWN
 from shared.store.scripts import Argument, all_names, load
 
 _LIMITS = SessionLimits(queued_s=3600, assigned_s=3600, starting_s=3600, session_s=36_000)
@@ -113,6 +115,19 @@ class Crowd:
         return self.command(
             "end_session", **self._owner(node, resident), reason="completed", error=""
         )
+
+    def look_at_line(self) -> Command:
+        """Return a replica's look at the whole line, at most once a second."""
+        return self.command(
+            "read_line",
+            most_waiting=WAITING_READ,
+            most_tickets=TICKETS_READ,
+            most_residents=RESIDENTS_READ,
+        )
+
+    def snapshot(self) -> Command:
+        """Return a replica's count of the pool, for health and metrics."""
+        return self.command("snapshot", waiting_shown=WAITING_SHOWN)
 
     # Many at once.
 

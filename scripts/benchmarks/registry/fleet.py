@@ -32,6 +32,7 @@ NODES, RESIDENTS_EACH, WAITING = 1_000, 10, 10_000
 _BEAT_EVERY_S, _SWEEPS_PER_S, _REPLICAS = 2.0, 4, 3
 _CONNECTIONS = 50
 _PINGS_FOR_S = 3.0
+_LOOKS = 7
 LARGEST_NODE = 256
 _OTHERS = 16
 """Half full: they take what the dead node leaves."""
@@ -58,6 +59,8 @@ class Fleet:
     beat_with_news: Cost
     sweep: Cost
     """Both sweeps, where nothing is due."""
+    look_at_line: Cost
+    snapshot: Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,8 @@ def measure(client: Client, seconds: float, note: Callable[[str], None]) -> Flee
         beat_with_news=cost_of(client, news),
         quiet_beat=cost_of(client, quiet),
         sweep=cost_of(client, sweeps),
+        look_at_line=cost_of(client, [crowd.look_at_line()] * _LOOKS, batch=1),
+        snapshot=cost_of(client, [crowd.snapshot()] * _LOOKS, batch=1),
     )
 
 

@@ -147,6 +147,8 @@ def _fleet(results: Results) -> str:
         ("one beat without news, pipelined", _cost(fleet.quiet_beat)),
         ("one beat with news, pipelined", _cost(fleet.beat_with_news)),
         ("one sweep, nothing due, pipelined", _cost(fleet.sweep)),
+        ("one look at the line, once a second at most", _cost(fleet.look_at_line)),
+        ("one count of the pool, for a scrape", _cost(fleet.snapshot)),
         (
             f"a node with {LARGEST_NODE} residents dies: the longest of its sweep calls",
             f"{dead.sweep_ms:.1f} ms",
@@ -158,7 +160,7 @@ def _fleet(results: Results) -> str:
 
 
 def _cost(cost: Cost) -> str:
-    return f"{cost.us:.0f} µs, {cost.inner:.0f} commands"
+    return f"{cost.us:,.0f} µs, {cost.inner:,.0f} commands"
 
 
 def _memory(memory: Memory) -> str:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from scripts.benchmarks.registry.crowd import Crowd
 from scripts.benchmarks.registry.server_cost import Client, Command, Cost, cost_of
-from shared.store.admission import RESIDENTS_READ, TICKETS_READ, WAITING_READ
-from shared.store.nodes import WAITING_SHOWN
 
 LENGTHS = (0, 1_000, 10_000, 100_000)
 _CALLS = 450
@@ -78,8 +76,8 @@ def _all_calls(crowd: Crowd, chance: random.Random, length: int) -> list[tuple[s
     costs.append((f"touch of {_TOUCHED_TOGETHER}", cost_of(client, together, batch=1)))
     costs.append(("cancel", cost_of(client, [_cancel(crowd, sid) for sid in some])))
     costs.append(("beat, 16 residents", cost_of(client, _beats(crowd), batch=len(crowd.nodes))))
-    costs.append(("read the line", cost_of(client, [_read_line(crowd)] * 9, batch=1)))
-    costs.append(("snapshot", cost_of(client, [_snapshot(crowd)] * 9, batch=1)))
+    costs.append(("read the line", cost_of(client, [crowd.look_at_line()] * 9, batch=1)))
+    costs.append(("snapshot", cost_of(client, [crowd.snapshot()] * 9, batch=1)))
     if length >= _NODES * _SLOTS:
         costs.append(("end, next steps up", _change_over(crowd)))
     return costs
@@ -95,19 +93,6 @@ def _read(crowd: Crowd, name: str) -> Command:
 
 def _cancel(crowd: Crowd, name: str) -> Command:
     return crowd.command("cancel_session", session_id=name, reason="client_stop")
-
-
-def _read_line(crowd: Crowd) -> Command:
-    return crowd.command(
-        "read_line",
-        most_waiting=WAITING_READ,
-        most_tickets=TICKETS_READ,
-        most_residents=RESIDENTS_READ,
-    )
-
-
-def _snapshot(crowd: Crowd) -> Command:
-    return crowd.command("snapshot", waiting_shown=WAITING_SHOWN)
 
 
 def _beats(crowd: Crowd) -> list[Command]:

@@ -72,8 +72,8 @@ MUTANTS = (
     Mutant(
         name="what a node still holds isn't counted",
         file="include/slots",
-        piece=" + number(redis.call('HGET', key('n', nid), 'strangers'))",
-        instead="",
+        piece="return redis.call('ZCARD', key('ns', nid)) + strangers",
+        instead="return redis.call('ZCARD', key('ns', nid))",
         harm="Between a restart and the adoptions nodes are filled twice.",
     ),
     Mutant(

@@ -169,8 +169,8 @@ MUTANTS = (
     Mutant(
         name="resume doesn't serve the line",
         file="set_node_admin",
-        piece="local held = used_slots(node_id)\ndispatch(DISPATCH_BUDGET)",
-        instead="local held = used_slots(node_id)",
+        piece="dispatch(DISPATCH_BUDGET)\n",
+        instead="",
         harm="A node that an operator opens stays empty until the next sweep.",
     ),
 )

@@ -22,7 +22,7 @@ for _, nid in ipairs(redis.call('ZRANGE', key('nodes'), 0, -1)) do
   local capacity, _, strangers = serving_capacity(nid)
   if capacity > 0 then
     slots = slots + capacity
-    taken = taken + math.min(redis.call('ZCARD', key('ns', nid)) + strangers, capacity)
+    taken = taken + math.min(used_slots(nid, strangers), capacity)
     look_at(nid)
   end
 end

@@ -22,6 +22,7 @@ if before ~= admin then
   redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_admin', 'node', node_id,
     'at', now, 'why', admin)
 end
-local held = used_slots(node_id)
+local _, _, strangers = serving_capacity(node_id)
+local held = used_slots(node_id, strangers)
 dispatch(DISPATCH_BUDGET)
 return {'set', text(held)}

@@ -5,8 +5,8 @@ local USABLE = {idle = true, busy = true}
 
 -- All that is resident there: members, quarantined ones, and what the node lists beyond them (R6): a
 -- session that is still to be adopted, or leftovers of one that belongs elsewhere.
-local function used_slots(nid)
-  return redis.call('ZCARD', key('ns', nid)) + number(redis.call('HGET', key('n', nid), 'strangers'))
+local function used_slots(nid, strangers)
+  return redis.call('ZCARD', key('ns', nid)) + strangers
 end
 
 -- How many slots a node offers to the line, taken or not: 0 while it may not be given a session. And
@@ -26,7 +26,7 @@ local is_gone = {}                -- nodes that left in this call: they are out 
 local function refresh_free(nid)
   if is_gone[nid] then return end
   local capacity, rests_until, strangers = serving_capacity(nid)
-  local used = redis.call('ZCARD', key('ns', nid)) + strangers
+  local used = used_slots(nid, strangers)
   if used < capacity and rests_until <= rt then
     redis.call('ZADD', key('free'), used / capacity, nid)
   else
