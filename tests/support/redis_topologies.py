@@ -178,7 +178,18 @@ class Watched:
 
     def fail_over(self) -> None:
         """Have the replica promoted although the primary lives."""
-        self._ask("SENTINEL", "FAILOVER", SERVICE)
+        wait_until_sync(self._accepts_fail_over, "the Sentinel trusts the replica", timeout_s=20)
+
+    def _accepts_fail_over(self) -> bool:
+        # For up to ten seconds a Sentinel knows the replica's name alone, and promotes only one
+        # whose own account of its link it has heard.
+        try:
+            self._ask("SENTINEL", "FAILOVER", SERVICE)
+        except redis.ResponseError as error:
+            if "NOGOODSLAVE" in str(error):
+                return False
+            raise
+        return True
 
     def stop(self) -> None:
         """End the Sentinel."""
