@@ -194,6 +194,7 @@ class Fleet:
             argv=(sys.executable, "-m", "control_plane"),
             env=self._settings(name, {**_REPLICA, "port": port}),
             ready=http_ok(port, "/v1/service/health"),
+            shown=True,
         )
 
     def _node(self, name: str) -> ChildSpec:
@@ -203,6 +204,7 @@ class Fleet:
             argv=(sys.executable, "-m", "tests.support.fake_node"),
             env={**env, VENUE_VARIABLE: str(self.venue.workers_port)},
             ready=_always,
+            shown=True,
         )
 
     def _settings(self, name: str, values: Mapping[str, object]) -> dict[str, str]:

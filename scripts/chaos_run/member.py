@@ -1,13 +1,14 @@
 """How is one process of the fleet started, hurt and watched?
 
 Whoever kills a member says so first. One that ends without having been told to is a finding of its
-own; it's started again so that the run goes on. All are tied to the run (`shared.embedded.tether`),
-and so none outlives it, however it ends.
+own, and so is what it logs as an error. It's started again so that the run goes on. All are tied to
+the run (`shared.embedded.tether`), and so none outlives it, however it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import time
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from shared.embedded.child import Child, ChildSpec, Graveyard
 _ENDS_WITHIN_S = 25.0
 """After SIGTERM: the drain grace and whatever a node may wait for after it."""
 _AGAIN_S = 0.5
+_ERROR = re.compile(r'"level": "(error|critical)"')
+_TOLD = re.compile(r'"(?:event|exception|error|why)": "((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ class Member:
             self.spec,
             log=self._log_dir / f"{self.spec.name}.log",
             graveyard=self._graveyard,
-            show=lambda *_: None,
+            show=self._see_line,
         )
         await self._child.spawn()
         self._watch = asyncio.create_task(self._wait(self._child), name=f"watch {self.spec.name}")
@@ -113,7 +116,13 @@ class Member:
             await asyncio.sleep(_AGAIN_S)
             await self.start()
 
-    def _note(self, what: str) -> None:
-        tail = tuple(self._child.tail) if self._child is not None else ()
-        killed = self._status == -signal.SIGKILL
+    def _see_line(self, _name: str, line: str) -> None:
+        if line.startswith("Traceback") or _ERROR.search(line):
+            told = _TOLD.findall(line) or [line[:200]]
+            self._note(f"logged {' '.join(part[-300:] for part in told)}", tail=())
+
+    def _note(self, what: str, tail: tuple[str, ...] | None = None) -> None:
+        if tail is None:
+            tail = tuple(self._child.tail) if self._child is not None else ()
+        killed = self._status == -signal.SIGKILL and "ended" in what
         self.surprises.append(Surprise(name=self.spec.name, what=what, tail=tail, killed=killed))
