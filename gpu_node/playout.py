@@ -14,7 +14,7 @@ from gpu_node import metrics
 from gpu_node.media import AudioClip, ChunkReader, MediaChunk
 from gpu_node.pacer import Pacer
 from gpu_node.room import Frame
-from gpu_node.services.host import ChunkStream
+from gpu_node.services.stream import ChunkStream
 from gpu_node.stage import Stage
 from shared.clock import Clock
 from shared.errors import ServiceFault

@@ -5,36 +5,29 @@ In this process, with threads of its own, so that nothing of it runs on the agen
 asyncio objects across the three), and a fresh thread for each call that may block (``start``,
 ``stop``, capacity, ``close_session``).
 
-Chunks cross with back-pressure: while one chunk is played, the service makes the next, no more than
-that, and no earlier than its own speed demands. So a control reaches the picture soon.
+How chunks cross is told in `gpu_node.services.stream`, what optional hooks may say in
+`gpu_node.services.hooks`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
 import threading
-import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import structlog
 
 from gpu_node.services.contract import Bidirectional, Chunk, SizesItself
+from gpu_node.services.hooks import Hooks
 from gpu_node.services.loader import LoadedService, explained
+from gpu_node.services.stream import ChunkStream, fault_in
 from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
-from shared.lifecycle import call_foreign, describe, foreign_code, in_thread
+from shared.lifecycle import call_foreign, in_thread
 
 T = TypeVar("T")
 _log = structlog.get_logger()
 
-_SPEEDS_KEPT = 8
-"""Chunks by whose making time the next one's is judged."""
-_LEAST_MARGIN_S, _MOST_MARGIN_S = 0.04, 1.0
-_LATE_S = 0.01
-_MARGIN_DECAY = 0.99
 _PUMP_STOP_S = 5.0
 """How long a cancelled ``pull_chunks`` may take before ``close_session`` is called all the same."""
 _LOOP_STOP_S = 2.0
@@ -52,6 +45,7 @@ class ServiceHost:
     def __init__(self, loaded: LoadedService) -> None:
         self._loaded = loaded
         self._service: Bidirectional = loaded.service
+        self._hooks = Hooks(loaded.service)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="service-loop", daemon=True)
         self._streams: dict[str, ChunkStream] = {}
@@ -107,14 +101,14 @@ class ServiceHost:
         return created
 
     async def push(self, pipeline_session_id: str, chunk: Chunk) -> None:
-        """Hand one control message to the service; after the close it goes nowhere."""
-        if self._closed:
-            return
-        await self._on_service_loop(
-            self._call(
-                lambda: self._service.push_chunk(pipeline_session_id, chunk), _fault("push_chunk")
-            )
-        )
+        """Hand one control message to the service; a late one goes nowhere."""
+
+        def push() -> None:
+            if self._hooks.knows(pipeline_session_id):
+                self._service.push_chunk(pipeline_session_id, chunk)
+
+        if not self._closed:
+            await self._on_service_loop(self._call(push, fault_in("push_chunk")))
 
     def chunks(self, pipeline_session_id: str) -> ChunkStream:
         """Return the session's chunks, once per session; the service begins at once."""
@@ -138,10 +132,42 @@ class ServiceHost:
         await _foreign_thread(
             "service-close",
             lambda: self._service.close_session(pipeline_session_id),
-            _fault("close_session"),
+            fault_in("close_session"),
         )
         if stream is not None:
             await stream.ended.wait()
+
+    async def runtime_metrics(self, pipeline_session_id: str | None = None) -> dict[str, Any]:
+        """Return what the service measures, of one session with its id; empty without the hook."""
+        return await self._asked(lambda: self._hooks.runtime_metrics(pipeline_session_id), {})
+
+    async def track_frames(self, pipeline_session_id: str) -> bool:
+        """Whether the service wants `report_frames` for this session."""
+        return await self._asked(lambda: self._hooks.track_frames(pipeline_session_id), False)
+
+    async def report_frames(
+        self,
+        pipeline_session_id: str,
+        event: str,
+        frames_delta: int,
+        sequence: int,
+        observed_s: float,
+    ) -> bool:
+        """Tell the service what became of its frames; whether it took notice.
+
+        Args:
+            pipeline_session_id: Whose frames.
+            event: ``published`` or ``abandoned``.
+            frames_delta: How many since the last report.
+            sequence: Rises by one with each report of the session.
+            observed_s: Monotonic time.
+        """
+        return await self._asked(
+            lambda: self._hooks.report_frames(
+                pipeline_session_id, event, frames_delta, sequence, observed_s
+            ),
+            False,
+        )
 
     async def aclose(self) -> None:
         """Stop the service and its loop; its faults are only logged."""
@@ -151,7 +177,7 @@ class ServiceHost:
         for stream in self._streams.values():
             await stream.stop(_LOOP_STOP_S)
         try:
-            await _foreign_thread("service-stop", self._service.stop, _fault("stop"))
+            await _foreign_thread("service-stop", self._service.stop, fault_in("stop"))
         except ServiceFault as error:
             _log.warning("service_stop_failed", error=str(error))
         if self._thread.is_alive():
@@ -166,7 +192,7 @@ class ServiceHost:
         try:
             call_foreign(
                 lambda: self._service.push_chunk(pipeline_session_id, {"type": "stop"}),
-                _fault("push_chunk"),
+                fault_in("push_chunk"),
             )
         except ServiceFault as error:
             _log.debug("stop_not_taken", error=str(error))
@@ -174,6 +200,12 @@ class ServiceHost:
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+
+    async def _asked(self, ask: Callable[[], T], default: T) -> T:
+        """Ask a hook on the service loop; a host that is closed has none any more."""
+        if self._closed:
+            return default
+        return await self._on_service_loop(self._call(ask, fault_in("a hook")))
 
     async def _call(
         self, call: Callable[[], T], explain: Callable[[BaseException], ServiceFault]
@@ -184,145 +216,11 @@ class ServiceHost:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
-class ChunkStream:
-    """One session's ``pull_chunks`` on the service loop, and its chunks on the agent's loop.
-
-    At most one chunk is made and not yet taken. It's made as late as the service's own speed
-    allows, when the player says until when it needs it: what is made later knows later controls.
-    """
-
-    def __init__(
-        self, service: Bidirectional, pipeline_session_id: str, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._service = service
-        self._id = pipeline_session_id
-        self._service_loop = loop
-        self._agent_loop = asyncio.get_running_loop()
-        self._inbox: asyncio.Queue[tuple[Chunk, float] | None] = asyncio.Queue()
-        self._may_make = asyncio.Semaphore(0)
-        """Touched on the service loop only."""
-        self._pump: asyncio.Task[None] | None = None
-        """Written on the service loop only."""
-        self._asked = False
-        """A chunk was asked for and not yet taken."""
-        self._asking: asyncio.TimerHandle | None = None
-        self._made_in_s: deque[float] = deque(maxlen=_SPEEDS_KEPT)
-        self._margin_s = _LEAST_MARGIN_S
-        """Grows with each chunk that came too late and shrinks slowly while they are in time."""
-        self._error: BaseException | None = None
-        self.ended = asyncio.Event()
-        """Agent's loop: nothing of ``pull_chunks`` runs any more."""
-
-    def __aiter__(self) -> ChunkStream:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        """Return the next chunk; raises `ServiceFault` when the service does."""
-        self._ask()
-        needed_s = time.monotonic()
-        made = await self._inbox.get()
-        self._learn(time.monotonic() - needed_s)
-        if made is None:
-            self._inbox.put_nowait(None)  # for whoever asks again
-            if self._error is not None:
-                raise self._error
-            raise StopAsyncIteration
-        self._asked = False
-        self._made_in_s.append(made[1])
-        return made[0]
-
-    def needed_in(self, seconds: float) -> None:
-        """The player will need the next chunk in *seconds*: have it made just before."""
-        if self._asking is not None:
-            self._asking.cancel()
-        spare_s = seconds - self._lead_s()
-        self._asking = self._agent_loop.call_later(max(0.0, spare_s), self._ask)
-
-    def start(self) -> None:
-        """Let the service begin with the first chunk."""
-        self._service_loop.call_soon_threadsafe(self._start_pump)
-        self._ask()
-
-    async def stop(self, timeout_s: float) -> None:
-        """Cancel ``pull_chunks`` and wait for its end, at most *timeout_s*."""
-        if self._asking is not None:
-            self._asking.cancel()
-        self._service_loop.call_soon_threadsafe(self._cancel_pump)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self.ended.wait()
-
-    def _ask(self) -> None:
-        if not self._asked and not self.ended.is_set():
-            self._asked = True
-            self._service_loop.call_soon_threadsafe(self._may_make.release)
-
-    def _lead_s(self) -> float:
-        """How long before it's needed a chunk must be begun; endless until the speed is known."""
-        if len(self._made_in_s) < _SPEEDS_KEPT // 2:
-            return math.inf
-        return max(self._made_in_s) + self._margin_s
-
-    def _learn(self, waited_s: float) -> None:
-        if waited_s > _LATE_S:
-            self._margin_s = min(2 * self._margin_s + waited_s, _MOST_MARGIN_S)
-        else:
-            self._margin_s = max(_MARGIN_DECAY * self._margin_s, _LEAST_MARGIN_S)
-
-    def _start_pump(self) -> None:
-        self._pump = self._service_loop.create_task(self._run(), name=f"pull_chunks {self._id}")
-        self._pump.add_done_callback(self._on_pump_done)
-
-    def _cancel_pump(self) -> None:
-        if self._pump is not None:
-            self._pump.cancel()
-
-    async def _run(self) -> None:
-        with foreign_code(_fault("pull_chunks")):
-            await self._may_make.acquire()
-            began_s = time.monotonic()
-            async with _closing(self._service.pull_chunks(self._id)) as chunks:
-                async for chunk in chunks:
-                    made = (chunk, time.monotonic() - began_s)
-                    self._agent_loop.call_soon_threadsafe(self._inbox.put_nowait, made)
-                    await self._may_make.acquire()
-                    began_s = time.monotonic()
-
-    def _on_pump_done(self, pump: asyncio.Task[None]) -> None:
-        if not pump.cancelled():
-            error = pump.exception()
-        elif pump.cancelling():
-            error = None
-        else:  # nobody asked for it: the service awaited something of its own that was cancelled
-            error = _fault("pull_chunks")(RuntimeError("it was cancelled from within"))
-        self._agent_loop.call_soon_threadsafe(self._on_end, error)
-
-    def _on_end(self, error: BaseException | None) -> None:
-        self._error = error
-        self.ended.set()
-        self._inbox.put_nowait(None)
-
-
-@contextlib.asynccontextmanager
-async def _closing(chunks: AsyncIterator[Chunk]) -> AsyncIterator[AsyncIterator[Chunk]]:
-    """Close a generator that is left before its end; other iterators have nothing to close."""
-    try:
-        yield chunks
-    finally:
-        aclose = getattr(chunks, "aclose", None)
-        if aclose is not None:
-            await aclose()
-
-
-def _fault(method: str) -> Callable[[BaseException], ServiceFault]:
-    return lambda error: ServiceFault(f"{method}() of the service failed: {describe(error)}.")
-
-
 def _refusal(error: BaseException) -> ServiceFault:
     """A ValueError from ``create_session`` says that the config is wrong, not the service."""
     if isinstance(error, ValueError):
         return InvalidConfig(f"The service refused the config: {str(error)[:_WORDS_KEPT]}")
-    return _fault("create_session")(error)
+    return fault_in("create_session")(error)
 
 
 async def _foreign_thread(

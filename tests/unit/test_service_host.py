@@ -6,7 +6,6 @@ import asyncio
 import math
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,9 @@ import pytest
 from gpu_node.services.host import ServiceHost
 from gpu_node.services.loader import LoadedService
 from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
+from tests.support.hosting import hosted
 from tests.support.synthetic_service import Journal, SyntheticService
 from tests.support.wait import wait_until
-
-
-@asynccontextmanager
-async def hosted(service: Any) -> AsyncIterator[ServiceHost]:
-    """Run a host around *service*."""
-    host = ServiceHost(LoadedService(path=Path("svc.py"), module_name="svc", service=service))
-    try:
-        await host.start()
-        yield host
-    finally:
-        await host.aclose()
 
 
 async def test_one_chunk_is_made_ahead_and_no_more() -> None:

@@ -1,0 +1,160 @@
+"""When is a session's next chunk made, and how does it reach the player?
+
+``pull_chunks`` runs as one task on the service loop; its chunks are taken on the agent's loop.
+Back-pressure: while one chunk is played, the service makes the next, no more than that, and no
+earlier than its own speed demands. So a control reaches the picture soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from gpu_node.services.contract import Bidirectional, Chunk
+from shared.errors import ServiceFault
+from shared.lifecycle import describe, foreign_code
+
+_SPEEDS_KEPT = 8
+"""Chunks by whose making time the next one's is judged."""
+_LEAST_MARGIN_S, _MOST_MARGIN_S = 0.04, 1.0
+_LATE_S = 0.01
+_MARGIN_DECAY = 0.99
+
+
+class ChunkStream:
+    """One session's ``pull_chunks`` on the service loop, and its chunks on the agent's loop.
+
+    At most one chunk is made and not yet taken. It's made as late as the service's own speed
+    allows, when the player says until when it needs it: what is made later knows later controls.
+    """
+
+    def __init__(
+        self, service: Bidirectional, pipeline_session_id: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._service = service
+        self._id = pipeline_session_id
+        self._service_loop = loop
+        self._agent_loop = asyncio.get_running_loop()
+        self._inbox: asyncio.Queue[tuple[Chunk, float] | None] = asyncio.Queue()
+        self._may_make = asyncio.Semaphore(0)
+        """Touched on the service loop only."""
+        self._pump: asyncio.Task[None] | None = None
+        """Written on the service loop only."""
+        self._asked = False
+        """A chunk was asked for and not yet taken."""
+        self._asking: asyncio.TimerHandle | None = None
+        self._made_in_s: deque[float] = deque(maxlen=_SPEEDS_KEPT)
+        self._margin_s = _LEAST_MARGIN_S
+        """Grows with each chunk that came too late and shrinks slowly while they are in time."""
+        self._error: BaseException | None = None
+        self.ended = asyncio.Event()
+        """Agent's loop: nothing of ``pull_chunks`` runs any more."""
+
+    def __aiter__(self) -> ChunkStream:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        """Return the next chunk; raises `ServiceFault` when the service does."""
+        self._ask()
+        needed_s = time.monotonic()
+        made = await self._inbox.get()
+        self._learn(time.monotonic() - needed_s)
+        if made is None:
+            self._inbox.put_nowait(None)  # for whoever asks again
+            if self._error is not None:
+                raise self._error
+            raise StopAsyncIteration
+        self._asked = False
+        self._made_in_s.append(made[1])
+        return made[0]
+
+    def needed_in(self, seconds: float) -> None:
+        """The player will need the next chunk in *seconds*: have it made just before."""
+        if self._asking is not None:
+            self._asking.cancel()
+        spare_s = seconds - self._lead_s()
+        self._asking = self._agent_loop.call_later(max(0.0, spare_s), self._ask)
+
+    def start(self) -> None:
+        """Let the service begin with the first chunk."""
+        self._service_loop.call_soon_threadsafe(self._start_pump)
+        self._ask()
+
+    async def stop(self, timeout_s: float) -> None:
+        """Cancel ``pull_chunks`` and wait for its end, at most *timeout_s*."""
+        if self._asking is not None:
+            self._asking.cancel()
+        self._service_loop.call_soon_threadsafe(self._cancel_pump)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.ended.wait()
+
+    def _ask(self) -> None:
+        if not self._asked and not self.ended.is_set():
+            self._asked = True
+            self._service_loop.call_soon_threadsafe(self._may_make.release)
+
+    def _lead_s(self) -> float:
+        """How long before it's needed a chunk must be begun; endless until the speed is known."""
+        if len(self._made_in_s) < _SPEEDS_KEPT // 2:
+            return math.inf
+        return max(self._made_in_s) + self._margin_s
+
+    def _learn(self, waited_s: float) -> None:
+        if waited_s > _LATE_S:
+            self._margin_s = min(2 * self._margin_s + waited_s, _MOST_MARGIN_S)
+        else:
+            self._margin_s = max(_MARGIN_DECAY * self._margin_s, _LEAST_MARGIN_S)
+
+    def _start_pump(self) -> None:
+        self._pump = self._service_loop.create_task(self._run(), name=f"pull_chunks {self._id}")
+        self._pump.add_done_callback(self._on_pump_done)
+
+    def _cancel_pump(self) -> None:
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def _run(self) -> None:
+        with foreign_code(fault_in("pull_chunks")):
+            await self._may_make.acquire()
+            began_s = time.monotonic()
+            async with _closing(self._service.pull_chunks(self._id)) as chunks:
+                async for chunk in chunks:
+                    made = (chunk, time.monotonic() - began_s)
+                    self._agent_loop.call_soon_threadsafe(self._inbox.put_nowait, made)
+                    await self._may_make.acquire()
+                    began_s = time.monotonic()
+
+    def _on_pump_done(self, pump: asyncio.Task[None]) -> None:
+        if not pump.cancelled():
+            error = pump.exception()
+        elif pump.cancelling():
+            error = None
+        else:  # nobody asked for it: the service awaited something of its own that was cancelled
+            error = fault_in("pull_chunks")(RuntimeError("it was cancelled from within"))
+        self._agent_loop.call_soon_threadsafe(self._on_end, error)
+
+    def _on_end(self, error: BaseException | None) -> None:
+        self._error = error
+        self.ended.set()
+        self._inbox.put_nowait(None)
+
+
+@contextlib.asynccontextmanager
+async def _closing(chunks: AsyncIterator[Chunk]) -> AsyncIterator[AsyncIterator[Chunk]]:
+    """Close a generator that is left before its end; other iterators have nothing to close."""
+    try:
+        yield chunks
+    finally:
+        aclose = getattr(chunks, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+def fault_in(method: str) -> Callable[[BaseException], ServiceFault]:
+    """Return what turns an error of *method* into one sentence with the service's own words."""
+    return lambda error: ServiceFault(f"{method}() of the service failed: {describe(error)}.")
