@@ -28,14 +28,14 @@ from gpu_node.heartbeat import Heartbeat, Link, NodeLease
 from gpu_node.http import NodeHttp, health_of
 from gpu_node.room import RoomFactory
 from gpu_node.runner import Runner
+from gpu_node.service_life import ServiceLife
 from gpu_node.services.contract import ServiceMode
-from gpu_node.services.host import ServiceHost
-from gpu_node.services.loader import find_service_file, load
-from gpu_node.settings import NodeSettings, visible_gpus
+from gpu_node.services.loader import find_service_file
+from gpu_node.settings import NodeSettings
 from shared.clock import Clock
 from shared.errors import ServiceLoadFailed, StoreUnavailable
 from shared.ids import new_boot_id
-from shared.lifecycle import Background, in_thread, repeat
+from shared.lifecycle import Background, repeat
 from shared.records import (
     Assignment,
     BeatConfirmed,
@@ -59,7 +59,6 @@ EXIT_DONE, EXIT_CRASHED, EXIT_MISTAKE, EXIT_SUPERSEDED = 0, 1, 2, 3
 _TICK_S = 0.25
 _PROBE_S = 5.0
 _REGISTER_AGAIN_S = 0.5
-_CLOSE_SERVICE_WITHIN_S = 10.0
 _LAST_BEAT_WITHIN_S = 2.0
 
 
@@ -96,9 +95,13 @@ class Agent:
         self.heartbeat.on_stuck = parts.on_stuck
         self.assignments = Assignments(parts.registry, self.heartbeat, self._make_runner)
         self._background = Background(self._on_crash)
-        self._host: ServiceHost | None = None
         self._beating: asyncio.Task[None] | None = None
-        self._path = find_service_file(settings.pipe_path)
+        self.service = ServiceLife(
+            settings=settings,
+            path=find_service_file(settings.pipe_path),
+            heartbeat=self.heartbeat,
+            clock=parts.clock,
+        )
         self._previous_incarnation = 0
         self._one_registration = asyncio.Lock()
         self._registering: asyncio.Future[RegisterReply] | None = None
@@ -160,43 +163,21 @@ class Agent:
     # --- the service ----------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """Load the service; one that can't be loaded ends the node with its sentence."""
+        """Bring the service up; one that can't be loaded ends the node with its sentence."""
         try:
-            await self._load_service()
+            await self.service.run(on_loaded=lambda: self._register(keep=True))
         except ServiceLoadFailed as error:
-            _log.error("service_load_failed", error=str(error))
-            _log.debug("service_load_trace", exc_info=error)
-            self._say(state=NodeState.ERROR, capacity=0)
             if not self._outcome.done():
                 self._outcome.set_exception(error)
 
-    async def _load_service(self) -> None:
-        started_s = self._parts.clock.monotonic_s()
-        gpus = visible_gpus()
-        loaded = await in_thread(
-            "service-load", lambda: load(self._path, gpu_num=len(gpus or [""]), gpu_ids=gpus)
-        )
-        host = ServiceHost(loaded)
-        self._host = host
-        await host.start()
-        capacity = await host.capacity(self._settings.capacity_limit)
-        seconds = self._parts.clock.monotonic_s() - started_s
-        metrics.service_loaded(seconds)
-        if host.start_timeout_s:  # the profile is told once per life, so this begins another one
-            await self._register(keep=True)
-        _log.info("service_ready", service=host.name, capacity=capacity, seconds=round(seconds, 2))
-        self._say(state=NodeState.IDLE, capacity=capacity)
-
     def _make_runner(self, assignment: Assignment) -> Runner:
-        if self._host is None:
-            raise RuntimeError("a session was assigned to a node without capacity")
         return Runner(
             Backstage(
                 settings=self._settings,
                 registry=self._parts.registry,
                 keeper=self._parts.keeper,
                 open_room=self._parts.open_room,
-                host=self._host,
+                host=self.service.host,
                 heartbeat=self.heartbeat,
                 lease=self._parts.lease,
                 clock=self._parts.clock,
@@ -252,12 +233,12 @@ class Agent:
             capacity=report.capacity,
             state=report.state,
             profile=NodeProfile(
-                service=self._path.name,
+                service=self.service.name,
                 mode=ServiceMode.BIDIRECTIONAL,
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 release=self._parts.release,
-                start_timeout_s=self._host.start_timeout_s if self._host else 0.0,
+                start_timeout_s=self.service.start_timeout_s,
             ),
             previous_incarnation=self._previous_incarnation,
             residents=self.heartbeat.residents() if keep else (),
@@ -313,9 +294,7 @@ class Agent:
     async def _close(self) -> None:
         self._outcome.cancel()
         await self.assignments.aclose()
-        if self._host is not None:
-            closing = asyncio.create_task(self._host.aclose(), name="close service")
-            await asyncio.wait({closing}, timeout=_CLOSE_SERVICE_WITHIN_S)
+        await self.service.aclose()
         self.heartbeat.close()
         incarnation = self.heartbeat.incarnation or await self._late_incarnation()
         if self._beating is not None:  # a beat after the goodbye would begin a new life

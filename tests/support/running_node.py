@@ -116,9 +116,8 @@ class RunningNode:
     @property
     def journal(self) -> Journal:
         """What the service noted."""
-        host = self.agent._host
-        assert host is not None
-        journal: Journal = host._loaded.service.journal  # type: ignore[attr-defined]
+        service = self.agent.service.host._loaded.service
+        journal: Journal = service.journal  # type: ignore[attr-defined]
         return journal
 
     async def ready(self) -> None:
