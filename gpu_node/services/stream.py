@@ -59,10 +59,16 @@ class ChunkStream:
 
     async def __anext__(self) -> Chunk:
         """Return the next chunk; raises `ServiceFault` when the service does."""
-        self._ask()
+        self.ask()
         needed_s = time.monotonic()
+        try:
+            return await self.take()
+        finally:
+            self.learn(time.monotonic() - needed_s)
+
+    async def take(self) -> Chunk:
+        """Return the next chunk once it's made, without asking for it; raises as `anext` does."""
         made = await self._inbox.get()
-        self._learn(time.monotonic() - needed_s)
         if made is None:
             self._inbox.put_nowait(None)  # for whoever asks again
             if self._error is not None:
@@ -77,12 +83,12 @@ class ChunkStream:
         if self._asking is not None:
             self._asking.cancel()
         spare_s = seconds - self._lead_s()
-        self._asking = self._agent_loop.call_later(max(0.0, spare_s), self._ask)
+        self._asking = self._agent_loop.call_later(max(0.0, spare_s), self.ask)
 
     def start(self) -> None:
         """Let the service begin with the first chunk."""
         self._service_loop.call_soon_threadsafe(self._start_pump)
-        self._ask()
+        self.ask()
 
     async def stop(self, timeout_s: float) -> None:
         """Cancel ``pull_chunks`` and wait for its end, at most *timeout_s*."""
@@ -93,7 +99,8 @@ class ChunkStream:
             async with asyncio.timeout(timeout_s):
                 await self.ended.wait()
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Have the next chunk made now."""
         if not self._asked and not self.ended.is_set():
             self._asked = True
             self._service_loop.call_soon_threadsafe(self._may_make.release)
@@ -104,7 +111,8 @@ class ChunkStream:
             return math.inf
         return max(self._made_in_s) + self._margin_s
 
-    def _learn(self, waited_s: float) -> None:
+    def learn(self, waited_s: float) -> None:
+        """The player had to wait so long for a chunk: begin the later ones sooner, or later."""
         if waited_s > _LATE_S:
             self._margin_s = min(2 * self._margin_s + waited_s, _MOST_MARGIN_S)
         else:

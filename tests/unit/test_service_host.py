@@ -51,10 +51,10 @@ async def test_a_quick_service_makes_the_next_chunk_as_late_as_it_can() -> None:
         assert quick._lead_s() < math.inf
         assert slow._lead_s() >= 0.05 + 0.04
         before_s = quick._lead_s()
-        quick._learn(0.3)
+        quick.learn(0.3)
         assert quick._lead_s() >= before_s + 0.3
         for _ in range(1000):
-            quick._learn(0.0)
+            quick.learn(0.0)
         assert quick._lead_s() <= before_s
 
 
