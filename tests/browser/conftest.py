@@ -40,13 +40,15 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-def start_system(tmp_path_factory: pytest.TempPathFactory) -> AbstractContextManager[System]:
+def start_system(
+    tmp_path_factory: pytest.TempPathFactory, *more: str
+) -> AbstractContextManager[System]:
     """The whole system with the demo world: two stages and a short line."""
     if not (DIST / "index.html").is_file():
         pytest.skip("the page isn't built (npm ci && npm run build in control_plane/console)")
     folder: Path = tmp_path_factory.mktemp("system")
     options = ("--max-sessions-per-worker", str(SLOTS), "--queue-size", str(QUEUE_SIZE))
-    return running_system(folder, *options)
+    return running_system(folder, *options, *more)
 
 
 @pytest.fixture(scope="package")

@@ -54,6 +54,11 @@ export class Poller {
     this.tick();
   }
 
+  /** An answer is on its way. */
+  get isAsking(): boolean {
+    return this.busy;
+  }
+
   private tick(): void {
     if (this.busy || this.stopTicks === null) return;
     const now = performance.now();

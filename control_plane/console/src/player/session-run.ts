@@ -1,7 +1,7 @@
 /**
  * How does one session go on this page, from its place in line to its end?
  *
- * The API's record rules and is read all the time; the room only hints that it's worth reading now.
+ * The API's record rules; the event stream and the room only hint that it's worth reading now.
  * The room is joined while a slot is held and this tab is the one that plays; after a lost connection
  * with a fresh token. A return to the line keeps everything: same page, same room, same token.
  * After `stop()` nothing is reported any more, whatever still comes in.
@@ -11,6 +11,7 @@ import { endSession, readSession, renewController } from "../api/client";
 import { ApiFault, asFault } from "../api/fault";
 import { Patience } from "../api/patience";
 import { backoffMs, Poller } from "../api/poller";
+import { SessionStream } from "../api/stream";
 import { ticker } from "../api/ticker";
 import { hasEnded, isOnStage, type SessionRecord } from "../api/types";
 import { ControlSender } from "../controls/control-sender";
@@ -26,6 +27,8 @@ import type { View } from "./view";
 const TOKEN_FRESH_MS = 300_000;
 const SAVE_EVERY_MS = 5_000;
 const REJOIN_AFTER_MS = 400;
+/** While the event stream is open the record is read only to be sure. */
+const PACE_WITH_STREAM_MS = 5_000;
 
 export interface RunEvents {
   update(change: Partial<View>): void;
@@ -46,6 +49,7 @@ export class SessionRun {
   readonly sender: ControlSender;
   readonly roundTrip = new RoundTrip();
   private readonly poller: Poller;
+  private readonly stream: SessionStream;
   private readonly patience = new Patience();
   private readonly tab: OneTab;
   private readonly unsubscribe: () => void;
@@ -91,6 +95,10 @@ export class SessionRun {
       onRecord: (record) => this.onRecord(record),
       onFault: (fault) => this.onFault(fault),
     });
+    this.stream = new SessionStream(place.sessionId, place.sessionToken, {
+      onPlace: (place) => this.onPlace(place.position, place.estimatedWaitS),
+      onChange: () => this.poller.poke(),
+    });
     this.tab = new OneTab(place.sessionId, {
       onMine: () => this.onTab(false),
       onElsewhere: () => this.onTab(true),
@@ -119,6 +127,7 @@ export class SessionRun {
   stop(): void {
     this.stopped = true;
     this.poller.stop();
+    this.stream.stop();
     this.unsubscribe();
     this.sender.releaseAll();
     this.stage.leave();
@@ -138,6 +147,7 @@ export class SessionRun {
   }
 
   private paceMs(): number {
+    if (this.stream.open) return PACE_WITH_STREAM_MS;
     const settled = this.record?.status === "running" && this.picture() === "live";
     return settled ? 2_000 : 1_000;
   }
@@ -164,6 +174,19 @@ export class SessionRun {
     const reachable = this.joinFailures === 0;
     this.update({ phase: onStage ? "stage" : "waiting", record, reachable });
     this.tick();
+  }
+
+  /** A new place in line; an answer on its way may be older, so then it's asked for once more. */
+  private onPlace(position: number, estimatedWaitS: number | null): void {
+    const { record } = this;
+    if (record === null || record.status !== "queued" || this.poller.isAsking) this.poller.poke();
+    else {
+      this.onRecord({
+        ...record,
+        queue_position: position,
+        estimated_wait_s: estimatedWaitS,
+      });
+    }
   }
 
   /** Keep what the line has to do with: place, progress, turn, return. */
@@ -222,6 +245,9 @@ export class SessionRun {
 
   private onTab(elsewhere: boolean): void {
     this.mine = !elsewhere;
+    // Browsers allow few connections to one server: the tab that plays has the stream.
+    if (this.mine) this.stream.start();
+    else this.stream.stop();
     if (elsewhere) {
       this.sender.releaseAll();
       this.stage.leave();
