@@ -86,8 +86,13 @@ class ServiceLife:
         metrics.service_loaded(seconds)
         if host.start_timeout_s:  # the profile is told once per life, so this begins another one
             await on_loaded()
-        _log.info("service_ready", service=host.name, capacity=capacity, seconds=round(seconds, 2))
-        self._say(NodeState.IDLE, capacity=capacity)
+        _log.info(
+            "service_ready",
+            service=host.name,
+            capacity=capacity.sessions,
+            seconds=round(seconds, 2),
+        )
+        self._say(NodeState.IDLE, capacity=capacity.sessions)
 
     async def aclose(self) -> None:
         """Stop the service, as far as it can be stopped in time."""

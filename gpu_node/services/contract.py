@@ -18,6 +18,7 @@ calls in the middle.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
@@ -81,6 +82,15 @@ class SizesItself(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How many sessions a service keeps at once, and how it came to that."""
+
+    sessions: int
+    profile: dict[str, Any] | None = None
+    """What the service says of its memory, for people: ``session_capacity`` of the metadata."""
+
+
 class ServiceMode(StrEnum):
     """Which of the two protocols a service keeps."""
 
@@ -100,6 +110,11 @@ def mode_of(service: object) -> ServiceMode | None:
 
 
 def missing_from(service: object) -> tuple[str, ...]:
-    """Return the methods that *service* lacks to be a bidirectional one."""
-    wanted = ("start", "stop", "create_session", "push_chunk", "pull_chunks", "close_session")
-    return tuple(name for name in wanted if not callable(getattr(service, name, None)))
+    """Return the methods that *service* lacks: for server push if it has ``serve``, else for
+    bidirectional.
+    """
+    plays = ("create_session", "push_chunk", "pull_chunks", "close_session")
+    mode = ("serve",) if callable(getattr(service, "serve", None)) else plays
+    return tuple(
+        name for name in ("start", "stop", *mode) if not callable(getattr(service, name, None))
+    )

@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from gpu_node.services.contract import Bidirectional, Chunk, SizesItself
+from gpu_node.services.contract import Bidirectional, Capacity, Chunk, SizesItself
 from gpu_node.services.hooks import Hooks
 from gpu_node.services.loader import LoadedService, explained
+from gpu_node.services.sizing import numbers_of, plain_profile, told_capacity
 from gpu_node.services.stream import ChunkStream, fault_in
 from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
 from shared.lifecycle import call_foreign, in_thread
@@ -72,24 +73,32 @@ class ServiceHost:
             explained(self._loaded.path, f"start() in {name} failed"),
         )
 
-    async def capacity(self, wanted: int | None) -> int:
-        """Return how many sessions the service keeps; *wanted* only lowers what it says itself."""
+    async def capacity(self, wanted: int | None) -> Capacity:
+        """Return how many sessions the service keeps; *wanted* only lowers what it says itself.
+
+        Raises:
+            ServiceLoadFailed: None fit, with the service's own numbers; or the hook broke.
+        """
         service = self._service
         if not isinstance(service, SizesItself):
-            return wanted or 1
+            return Capacity(sessions=wanted or 1, profile=await self._capacity_profile({}))
         name = self._loaded.name
         answer: object = await _foreign_thread(
             "service-capacity",
             lambda: service.configure_session_capacity(wanted),
             explained(self._loaded.path, f"configure_session_capacity() in {name} failed"),
         )
-        capacity = answer.get("effective_capacity") if isinstance(answer, dict) else None
-        if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 0:
-            raise ServiceLoadFailed(
-                f"configure_session_capacity() in {name} must return a dict with a whole number "
-                "effective_capacity."
-            )
-        return min(capacity, wanted) if wanted else capacity
+        told = told_capacity(name, answer)
+        profile = await self._capacity_profile(told.profile or {})
+        if told.sessions == 0:
+            raise ServiceLoadFailed(f"{name} has no room for a session{numbers_of(profile)}.")
+        return Capacity(
+            sessions=min(told.sessions, wanted) if wanted else told.sessions, profile=profile
+        )
+
+    async def _capacity_profile(self, told: dict[str, Any]) -> dict[str, Any] | None:
+        """What ``session_capacity_profile`` says, else what the service told with the number."""
+        return plain_profile(await self._asked(self._hooks.capacity_profile, None) or told or None)
 
     async def create_session(self, config: dict[str, Any]) -> str:
         """Make a pipeline session and return its id; raises `InvalidConfig` for a bad config."""
