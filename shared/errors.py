@@ -18,6 +18,7 @@
     │   ├── IllegalMove         409  a state machine refused
     │   ├── SessionEnded        409
     │   ├── NotWaiting          409
+    │   ├── NodeChanged         409
     │   └── IdempotencyMismatch 409
     ├── Busy                    429  normal refusal: the line is full
     │   └── IdentityLimit       429  one identity has as many sessions as it may
@@ -28,6 +29,9 @@
     │   └── ReplicaStopping     503
     ├── ServiceFault            500  the model service broke its contract
     │   ├── ServiceLoadFailed   500
+    │   │   └── GraphFault      500  its stages don't fit together
+    │   ├── StageFailed         500  a stage of its pipeline raised, or its actor is dead
+    │   ├── PipelineMisuse      500  it called its own pipeline wrongly
     │   ├── InvalidConfig       500  it refused what the client asked for
     │   └── BadChunk            500
     └── StartupError                 an operator's mistake: exit 2 and one sentence
@@ -204,6 +208,17 @@ class NotWaiting(Conflict):
         super().__init__(f"Session {session_id[:64]!r} isn't in line any more: it is {state}.")
 
 
+class NodeChanged(Conflict):
+    """An order for a node was given on an older sight of it."""
+
+    code = "node_changed"
+
+    def __init__(self, *, node_id: str) -> None:
+        super().__init__(
+            f"Somebody else has just given an order for {node_id[:64]!r}: look again before yours."
+        )
+
+
 class IdempotencyMismatch(Conflict):
     """The same idempotency key came with another body."""
 
@@ -294,6 +309,32 @@ class ServiceLoadFailed(ServiceFault):
     """The service file can't be loaded or started."""
 
     code = "service_load_failed"
+
+
+class GraphFault(ServiceLoadFailed):
+    """A graph of stages that can't run."""
+
+    code = "graph_fault"
+
+    def __init__(self, *, faults: tuple[str, ...]) -> None:
+        super().__init__(" ".join(faults))
+        self.faults = faults
+
+
+class StageFailed(ServiceFault):
+    """A stage of a service's pipeline raised, or the actor that runs it is dead."""
+
+    code = "stage_failed"
+
+    def __init__(self, *, stage: str, what: str) -> None:
+        super().__init__(f"Stage {stage!r} failed: {what}")
+        self.stage = stage
+
+
+class PipelineMisuse(ServiceFault):
+    """A service called its own pipeline in a way that can't be right."""
+
+    code = "pipeline_misuse"
 
 
 class InvalidConfig(ServiceFault):

@@ -174,6 +174,8 @@ class BeatConfirmed:
     adopt: tuple[Assignment, ...] = ()
     """Residents that the registry lost or knows only from an earlier time: to be brought back with
     their bundles (R6, R14). They aren't owned until then."""
+    moves_in_s: float | None = None
+    """An operator has this node's sessions moved: in so many seconds, 0 is now. None: they stay."""
 
 
 @dataclass(frozen=True, slots=True)

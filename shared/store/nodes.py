@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import secrets
 
-from shared.errors import UnknownNode
+from shared.errors import NodeChanged, UnknownNode
 from shared.records import (
     Beat,
     BeatConfirmed,
@@ -65,17 +66,41 @@ class Nodes:
         """Say goodbye: the next process with this id needn't wait for a lease."""
         await self._connection.call("retire_node", pool, node_id=node_id, incarnation=incarnation)
 
-    async def set_node_admin(self, pool: str, node_id: str, admin: Admin) -> int:
+    async def set_node_admin(
+        self,
+        pool: str,
+        node_id: str,
+        admin: Admin,
+        *,
+        replaces: str = "",
+        move_in_s: float | None = None,
+    ) -> int:
         """Close a node to new sessions, or open it again; returns how many it holds.
+
+        Args:
+            pool: The node's pool.
+            node_id: The node.
+            admin: What it shall be from now on.
+            replaces: The ``order`` in the node's record when it was looked at.
+            move_in_s: Seconds until those that it holds go elsewhere; None: they stay.
 
         Raises:
             UnknownNode: There is no such node (any more).
+            NodeChanged: Another order was given since it was looked at.
         """
         word, rest = await self._connection.call(
-            "set_node_admin", pool, node_id=node_id, admin=admin
+            "set_node_admin",
+            pool,
+            node_id=node_id,
+            admin=admin,
+            move_in_ms="" if move_in_s is None else round(move_in_s * 1000),
+            order=secrets.token_hex(8),
+            replaces=replaces,
         )
         if word == "gone":
             raise UnknownNode(node_id=node_id, pool=pool)
+        if word == "changed":
+            raise NodeChanged(node_id=node_id)
         return int(str(rest[0]))
 
     async def sweep_nodes(self, pool: str, *, budget: int = SWEEP_BUDGET) -> Swept:
@@ -167,6 +192,7 @@ def decode_beat(word: str, rest: Reply) -> BeatReply:
                 todo=replies.assignments(rest[1]),
                 kills=replies.kills(rest[2]),
                 adopt=replies.assignments(rest[3]),
+                moves_in_s=int(str(rest[4])) / 1000 if len(rest) > 4 else None,
             )
         case "stale":
             return BeatStale()

@@ -69,7 +69,7 @@ def test_only_nodes_that_serve_the_line_are_counted(world: World) -> None:
     for name in ("n2", "n3", "n4", "n5"):
         world.add_node(name)
     world.beat("n2", draining=1)
-    world.run("set_node_admin", node_id="n3", admin="draining")
+    world.run("set_node_admin", **world.order("n3", "draining"))
     world.beat("n4", media_ok=0)
     assert read(world).slots == 1
     world.pass_time(10)

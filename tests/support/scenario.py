@@ -260,6 +260,18 @@ class World:
         state: dict[str, Argument] = {"capacity": 0, "media_ok": 1, "unplayed_ms": 0}
         return {**self.owner(letter), "why": why, **state, **named}
 
+    def order(self, node_id: str, admin: str, **named: Argument) -> dict[str, Argument]:
+        """Arguments of `set_node_admin` by somebody who has just looked at the node."""
+        replaces = self.fact(f"n:{node_id}", "order")
+        return {
+            "node_id": node_id,
+            "admin": admin,
+            "move_in_ms": "",
+            "order": f"after {replaces}"[:60],
+            "replaces": replaces,
+            **named,
+        }
+
     # Seeding.
 
     def add_node(self, node_id: str = "n1", *, capacity: int = 1, **named: Argument) -> Life:

@@ -21,7 +21,7 @@ def live(world: World) -> None:
     world.beat()
     world.run("note_first_frame", **world.owner("a"))
     world.run("rebase_epoch", **world.owner("a"), seen=world.epoch("a") + 1)
-    world.run("set_node_admin", node_id="n1", admin="open")
+    world.run("set_node_admin", **world.order("n1", "open"))
     world.run("inspect", session_ids=sid("a"), node_ids="n1")
     world.run("touch_sessions", session_ids=sid("c"), replica="r1")
     world.run("read_line", most_waiting=9, most_tickets=9, most_residents=9)

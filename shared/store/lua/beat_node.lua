@@ -7,14 +7,14 @@
 -- ARGV: now_ms, node_id, incarnation, stamp, state, capacity, draining, media_ok, residents, ended
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: ok, stale, register
--- Fields: ok: owned, todo {sid, epoch} lists, kills {sid, epoch, reason}, adopt {sid, epoch}; register: keep | drop
+-- Fields: ok: owned, todo {sid, epoch} lists, kills {sid, epoch, reason}, adopt {sid, epoch}, and while an operator has its sessions moved: ms until then; register: keep | drop
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, settled
+-- Include: core, generation, settled, moving
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
 local n = read_fields(record, {'inc', 'stamp', 'ttl', 'state', 'media_ok', 'beat', 'mates', 'gen', 'rest',
-  'settled', 'settled_until'})
+  'settled', 'settled_until', 'drain_at'})
 local lease = redis.call('ZSCORE', key('nodes'), nid)
 if not n.inc or tonumber(incarnation) > number(n.inc) then return {'register', 'keep'} end
 if n.inc ~= incarnation or not lease or n.state == 'dead' then return {'register', 'drop'} end
@@ -28,7 +28,7 @@ if n.state ~= state then node_changed(nid, 'node_' .. state) end
 
 local told = cjson.decode(residents)
 local said = what_is_said(redis.call('ZCARD', key('ns', nid)))
-if is_settled(n, lease, said) then return {'ok', as_owned(told), {}, {}, {}} end
+if is_settled(n, lease, said) then return with_move(n, {'ok', as_owned(told), {}, {}, {}}) end
 
 -- Then include: recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, listed, presence, owner, adoption
 if n.mates and number(capacity) > 0 then forget_mates(nid) end
@@ -96,4 +96,4 @@ local is_quiet = #todo + #kills + #adopt == 0 and #list == #members and not is_r
 settle(nid, n, is_quiet and n.media_ok == '1' and media_ok == '1', said)
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)
-return {'ok', owned, todo, kills, adopt}
+return with_move(n, {'ok', owned, todo, kills, adopt})

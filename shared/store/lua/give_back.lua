@@ -8,7 +8,7 @@
 -- Fields: none
 -- Publishes: w:<nid> assign; r:<replica>
 -- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, owner
-local UNCOUNTED = {node_shutdown = true, media_lost = true}
+local UNCOUNTED = {node_shutdown = true, node_drained = true, media_lost = true}
 local DISPATCH_BUDGET = 8
 
 local sid = session_id
@@ -37,5 +37,7 @@ else
   weight = failure_weight(sid, node_id)
 end
 local outcome = return_to_line(sid, why, weight, rt - tonumber(unplayed_ms), false)
+-- It goes on before its node has cleaned up, and is listed there until then: no slot is free yet.
+if why == 'node_drained' then redis.call('HINCRBY', key('n', node_id), 'strangers', 1) end
 dispatch(DISPATCH_BUDGET)
 return {outcome}
