@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from gpu_node.services.contract import Bidirectional, ServiceMode, missing_from, mode_of
+from gpu_node.services.server_push import ServerPushAdapter
 from shared.errors import ServiceLoadFailed, StartupError
 from shared.lifecycle import call_foreign, describe, foreign_code
 
@@ -32,6 +33,9 @@ class LoadedService:
     path: Path
     module_name: str
     service: Bidirectional
+    """For server push: the adapter that gives it this shape."""
+    mode: ServiceMode = ServiceMode.BIDIRECTIONAL
+    """What the file itself keeps."""
 
     @property
     def name(self) -> str:
@@ -64,10 +68,16 @@ def load(path: Path, *, gpu_num: int, gpu_ids: list[str] | None) -> LoadedServic
     module = _import_file(path, name)
     try:
         service = _get_service(path, module, {"gpu_num": gpu_num, "gpu_ids": gpu_ids})
+        mode = _mode_of(path, service)
     except ServiceLoadFailed:
         sys.modules.pop(name, None)
         raise
-    return LoadedService(path=path, module_name=name, service=service)
+    return LoadedService(
+        path=path,
+        module_name=name,
+        service=ServerPushAdapter(service) if mode is ServiceMode.SERVER_PUSH else service,
+        mode=mode,
+    )
 
 
 def module_name_of(path: Path) -> str:
@@ -111,15 +121,14 @@ def _line_in(path: Path, error: BaseException) -> str:
     return f" (line {lines[-1]})" if lines else ""
 
 
-def _get_service(path: Path, module: ModuleType, offered: dict[str, object]) -> Bidirectional:
+def _get_service(path: Path, module: ModuleType, offered: dict[str, object]) -> Any:
     get_service = getattr(module, "get_service", None)
     if not callable(get_service):
         raise ServiceLoadFailed(f"{path.name} has no function get_service().")
-    service = call_foreign(
+    return call_foreign(
         lambda: get_service(**_wanted_arguments(get_service, offered)),
         explained(path, f"get_service() in {path.name} failed"),
     )
-    return _checked(path, service)
 
 
 def _wanted_arguments(
@@ -132,16 +141,11 @@ def _wanted_arguments(
     return {name: value for name, value in offered.items() if name in parameters}
 
 
-def _checked(path: Path, service: Any) -> Bidirectional:
+def _mode_of(path: Path, service: object) -> ServiceMode:
     mode = mode_of(service)
-    if mode is ServiceMode.BIDIRECTIONAL:
-        return service  # type: ignore[no-any-return]
-    if mode is ServiceMode.SERVER_PUSH:
-        raise ServiceLoadFailed(
-            f"{path.name} is a server push service (it has serve()); this release runs only"
-            " bidirectional ones (create_session, push_chunk, pull_chunks, close_session)."
-        )
-    raise ServiceLoadFailed(f"get_service() in {path.name} returned {_what_it_is(service)}.")
+    if mode is None:
+        raise ServiceLoadFailed(f"get_service() in {path.name} returned {_what_it_is(service)}.")
+    return mode
 
 
 def _what_it_is(service: object) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpu_node.services.loader import find_service_file, load, module_name_of
+from gpu_node.services.server_push import ServerPushAdapter
 from shared.errors import ServiceLoadFailed, StartupError
 
 GOOD = """
@@ -156,17 +157,30 @@ def test_a_service_that_lacks_one_method_is_told_which(write: Write) -> None:
     assert "returned a World, which is no model service: it lacks push_chunk." in text
 
 
-def test_server_push_is_recognised_and_refused(write: Write) -> None:
-    """Only bidirectional services run in this release."""
+FILM = """
+    class Film:
+        def start(self): pass
+        def stop(self): pass
+        async def serve(self, request): yield {"type": "done"}
+"""
+
+
+def test_server_push_is_recognised_and_given_the_other_shape(write: Write) -> None:
+    """The mode is told as it is; bidirectional wins if a service has both."""
+    loaded = load(write(FILM, "def get_service(): return Film()"), gpu_num=1, gpu_ids=None)
+    loaded.unload()
+    assert loaded.mode == "server_push"
+    assert isinstance(loaded.service, ServerPushAdapter)
+    both = "class Both(World, Film): pass\ndef get_service(): return Both()"
+    loaded = load(write(GOOD, FILM, both), gpu_num=1, gpu_ids=None)
+    loaded.unload()
+    assert loaded.mode == "bidirectional"
+    assert not isinstance(loaded.service, ServerPushAdapter)
+
+
+def test_a_film_that_lacks_a_method_is_told_which(write: Write) -> None:
+    """Not those of the other protocol."""
     text = refusal_of(
-        write(
-            """
-            class Film:
-                def start(self): pass
-                def stop(self): pass
-                async def serve(self, request): yield {}
-            def get_service(): return Film()
-            """
-        )
+        write(FILM.replace("def stop", "def end"), "def get_service(): return Film()")
     )
-    assert "server push" in text
+    assert "it lacks stop." in text
