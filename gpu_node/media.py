@@ -6,8 +6,7 @@ base64; a number under ``frames`` is a count and stays metadata. Sound is ``audi
 little-endian PCM16. Media may lie one level down under ``data`` when the top level has no frames.
 
 Whatever is wrong raises `BadChunk` with a text that a service's author understands, and ends the
-session. So does a change of frame size or sound format: the tracks are made for the first ones.
-Frames are copied, for a service may paint its next picture into the same array while they play.
+session. Frame size and sound format may change; the tracks follow. Frames are copied, for a service may paint its next picture into the same array while they play.
 """
 
 from __future__ import annotations
@@ -62,24 +61,25 @@ class MediaChunk:
     metadata: dict[str, object]
     """The chunk without its media: what is said on tf.status."""
 
+    @property
+    def duration_s(self) -> float:
+        """How long it plays."""
+        return max(len(self.frames) / self.fps, self.audio.duration_s if self.audio else 0.0)
+
 
 class ChunkReader:
-    """Reads the chunks of one session; remembers the formats that its tracks were made for."""
+    """Reads the chunks of one session."""
 
     def __init__(self, default_fps: float) -> None:
         self._default_fps = default_fps
-        self._size: tuple[int, int] | None = None
-        self._audio_format: tuple[int, int] | None = None
 
     def read(self, chunk: object) -> MediaChunk:
         """Return *chunk* checked and taken apart, or raise `BadChunk`."""
         if not isinstance(chunk, Mapping):
             raise BadChunk(f"A chunk must be a dict, not {type(chunk).__name__}.")
         carrier = _carrier(chunk)
-        frames = _frames(carrier)
+        frames = tuple(np.array(frame, order="C") for frame in _frames(carrier))
         audio = _audio(carrier if "audio_b64" in carrier else chunk)
-        self._keep_size(frames)
-        self._keep_audio_format(audio)
         return MediaChunk(
             type=str(chunk.get("type", "chunk")),
             index=chunk.get("index"),
@@ -94,31 +94,6 @@ class ChunkReader:
             return self._default_fps
         value = float(fps)
         return value if math.isfinite(value) and 0 < value <= MAX_FPS else self._default_fps
-
-    def _keep_size(self, frames: tuple[Frame, ...]) -> None:
-        for frame in frames:
-            height, width = frame.shape[:2]
-            if self._size is None:
-                self._size = (width, height)
-            if (width, height) != self._size:
-                first = f"{self._size[0]}x{self._size[1]}"
-                raise BadChunk(
-                    f"A frame is {width}x{height} but the session began with {first}; "
-                    "the frame size can't change."
-                )
-
-    def _keep_audio_format(self, audio: AudioClip | None) -> None:
-        if audio is None:
-            return
-        found = (audio.rate_hz, audio.pcm.shape[1])
-        if self._audio_format is None:
-            self._audio_format = found
-        if found != self._audio_format:
-            first = "{} Hz, {} channel(s)".format(*self._audio_format)
-            raise BadChunk(
-                f"Sound has {found[0]} Hz, {found[1]} channel(s) but the session began with "
-                f"{first}; the sound format can't change."
-            )
 
 
 def _carrier(chunk: Mapping[str, object]) -> Mapping[str, object]:
@@ -136,7 +111,7 @@ def _is_list(value: object) -> bool:
 def _frames(carrier: Mapping[str, object]) -> tuple[Frame, ...]:
     raw = carrier.get("frames")
     if isinstance(raw, (list, tuple)):
-        return tuple(_frame(item, place) for place, item in enumerate(raw))
+        return tuple(_pixels(item, place) for place, item in enumerate(raw))
     if raw is not None and not isinstance(raw, numbers.Number):
         raise BadChunk(f"frames must be a list of frames or a count, not {type(raw).__name__}.")
     encoded = carrier.get("frames_b64")
@@ -147,18 +122,18 @@ def _frames(carrier: Mapping[str, object]) -> tuple[Frame, ...]:
     return tuple(_jpeg(item, place) for place, item in enumerate(encoded))
 
 
-def _frame(item: object, place: int) -> Frame:
+def _pixels(item: object, place: int) -> Frame:
     if isinstance(item, Image.Image):
-        return _checked(np.array(item.convert("RGB")), place)
+        return _checked(np.asarray(item.convert("RGB")), place)
     if isinstance(item, np.ndarray):
-        return _checked(item, place).copy(order="C")
+        return _checked(item, place)
     to_ndarray = getattr(item, "to_ndarray", None)
     if to_ndarray is None:
         raise BadChunk(
             f"Frame {place} is a {type(item).__name__}; use a PIL image, a uint8 array of shape "
             "(height, width, 3) or a PyAV frame."
         )
-    return _checked(to_ndarray(format="rgb24"), place).copy(order="C")
+    return _checked(to_ndarray(format="rgb24"), place)
 
 
 def _checked(array: object, place: int) -> Frame:
@@ -173,10 +148,12 @@ def _checked(array: object, place: int) -> Frame:
 
 
 def _jpeg(item: object, place: int) -> Frame:
+    if isinstance(item, np.ndarray):  # decoded where the service lives
+        return _checked(item, place)
     raw = _base64(item, f"Frame {place} of frames_b64")
     try:
         with Image.open(io.BytesIO(raw), formats=("JPEG",)) as image:
-            return _checked(np.array(image.convert("RGB")), place)
+            return _checked(np.asarray(image.convert("RGB")), place)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:
         raise BadChunk(f"Frame {place} of frames_b64 is no readable JPEG.") from fault
 
