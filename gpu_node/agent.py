@@ -93,7 +93,9 @@ class Agent:
             on_reply=self._on_reply,
         )
         self.heartbeat.on_stuck = parts.on_stuck
-        self.assignments = Assignments(parts.registry, self.heartbeat, self._make_runner)
+        self.assignments = Assignments(
+            parts.registry, self.heartbeat, self._make_runner, parts.clock
+        )
         self._background = Background(self._on_crash)
         self._beating: asyncio.Task[None] | None = None
         self.service = ServiceLife(

@@ -18,7 +18,9 @@ import structlog
 from gpu_node.claim import Claim
 from gpu_node.ending import reason_of
 from gpu_node.heartbeat import Heartbeat
+from gpu_node.move_notice import MoveNotice
 from gpu_node.runner import Runner
+from shared.clock import Clock
 from shared.lifecycle import Background
 from shared.records import Assignment, BeatConfirmed, Kill
 from shared.states import SessionState
@@ -39,10 +41,13 @@ class Assignments:
         registry: Registry,
         heartbeat: Heartbeat,
         make_runner: Callable[[Assignment], Runner],
+        clock: Clock,
     ) -> None:
         self._registry = registry
         self._heartbeat = heartbeat
         self._make_runner = make_runner
+        self._clock = clock
+        self._move_notice = MoveNotice()
         self._runners: dict[str, Runner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """By session, like the runners; gone when the runner has ended."""
@@ -60,6 +65,7 @@ class Assignments:
             self._bring_back(resident)
         for todo in reply.todo:
             self._accept(todo)
+        self._follow_live_drain(reply.moves_in_s)
         self.check()
 
     def check(self) -> None:
@@ -87,6 +93,15 @@ class Assignments:
     async def aclose(self) -> None:
         """Abandon whatever is left; the registry learns it from the node's goodbye."""
         await self._background.aclose()
+
+    def _follow_live_drain(self, moves_in_s: float | None) -> None:
+        """Count down in the rooms; at the end all sessions go elsewhere, with their tickets."""
+        is_due = self._move_notice.is_due(moves_in_s, self._clock.monotonic_s())
+        for runner in self._runners.values():
+            if moves_in_s == 0:
+                runner.give_back("node_drained")
+            elif is_due:
+                runner.tell_move(moves_in_s)
 
     def _accept(self, assignment: Assignment) -> None:
         if assignment.epoch <= self._highest.get(assignment.session_id, 0):

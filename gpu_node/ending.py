@@ -31,6 +31,8 @@ _TELL_WITHIN_S = 1.5
 _LEAVE_AFTER_S = 5.0
 """The room is left even if the pipeline session isn't closed by then."""
 CLEANUP_WITHIN_S = 30.0
+_PLANNED = frozenset(("node_shutdown", "node_drained"))
+"""An operator wants it: all is well here, the room can be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,24 +147,37 @@ class Ending:
         return verdict
 
     async def _return(self, verdict: GiveBack) -> None:
+        planned = verdict.why in _PLANNED
+        if planned:
+            await self._say_return(verdict.why)
         await self._leave()
         closing = self._start_closing()
-        shutdown = verdict.why == "node_shutdown"
-        if not shutdown:
+        if not planned:
             await asyncio.wait({closing}, timeout=CLEANUP_WITHIN_S)
             if not closing.done() or closing.exception() is not None:
                 # The slot can't go on, so neither can the session: the registry quarantines it.
                 await self._end(End(reason=Reason.LIVEKIT_ERROR, error="The room was lost."))
                 return
         # A node that goes away takes nothing new, so its sessions needn't wait for its clean-up.
+        shutdown = verdict.why == "node_shutdown"
         capacity = 0 if shutdown else self._backstage.heartbeat.report.capacity
         if await self._claim.give_back(
             verdict.why, capacity=capacity, unplayed_s=self._holdings.unheard_s
         ):
             metrics.returned(verdict.why)
             self._log.info("session_given_back", why=verdict.why)
-        self._unlist()
-        await self._is_clean()
+        if verdict.why != "node_drained":
+            self._unlist()
+            await self._is_clean()
+        elif await self._is_clean():  # till then it's listed: the node may be resumed any time
+            self._unlist()
+
+    async def _say_return(self, why: str) -> None:
+        """Tell the room before the worker leaves it: nobody else knows at once."""
+        stage = self._holdings.stage
+        if stage is not None:
+            stage.say(self._status.requeued(why))
+            await stage.flush(_SAY_WITHIN_S)
 
     async def _vanish(self) -> None:
         metrics.fenced()

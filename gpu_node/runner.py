@@ -113,6 +113,12 @@ class Runner:
         """Return the session to the line."""
         self._decide(GiveBack(why=why))
 
+    def tell_move(self, in_s: float | None) -> None:
+        """Tell the room that the session goes elsewhere in so many seconds; None: it stays."""
+        stage = self._holdings.stage
+        if stage is not None and not self._verdict.done() and stage.check():
+            stage.say(self._status.moving(in_s))
+
     def lose(self) -> None:
         """The kill list says that the session belongs to somebody else."""
         self._claim.lose()

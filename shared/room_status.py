@@ -104,6 +104,13 @@ class StatusWriter:
         """The session is about to end."""
         return self._flat("draining", reason=reason)
 
+    def moving(self, in_s: float | None) -> Status:
+        """An operator has the session moved to another node: the stage closes here for a moment.
+
+        None: it stays after all.
+        """
+        return self._flat("draining", reason="node_drained", in_s=in_s)
+
     def expiring(self, in_s: float) -> Status:
         """The session's time is up soon."""
         return self._flat("expiring", in_s=in_s)

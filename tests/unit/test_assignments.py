@@ -12,10 +12,10 @@ import pytest_asyncio
 from gpu_node.assignments import Assignments
 from gpu_node.heartbeat import Heartbeat, NodeLease
 from gpu_node.runner import Runner
-from shared.clock import SystemClock
 from shared.records import Assignment, Beat, BeatConfirmed, BeatReply, Kill, Owner
 from shared.states import Reason, SessionState
 from shared.store import Registry
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_until
 
 
@@ -25,10 +25,15 @@ def at(epoch: int, session_id: str = "default-a") -> Assignment:
 
 
 def told(
-    *todo: Assignment, kills: tuple[Kill, ...] = (), adopt: tuple[Assignment, ...] = ()
+    *todo: Assignment,
+    kills: tuple[Kill, ...] = (),
+    adopt: tuple[Assignment, ...] = (),
+    moves_in_s: float | None = None,
 ) -> BeatConfirmed:
     """A beat's reply."""
-    return BeatConfirmed(owned=frozenset(todo), todo=todo, kills=kills, adopt=adopt)
+    return BeatConfirmed(
+        owned=frozenset(todo), todo=todo, kills=kills, adopt=adopt, moves_in_s=moves_in_s
+    )
 
 
 def kill(assignment: Assignment, reason: str) -> Kill:
@@ -71,6 +76,10 @@ class FakeRunner:
         self.orders.append(why)
         self.through.set()
 
+    def tell_move(self, in_s: float | None) -> None:
+        """Note it."""
+        self.orders.append("it stays" if in_s is None else f"moves in {in_s:g}")
+
     def lose(self) -> None:
         """Note it."""
         self.orders.append("lost")
@@ -101,7 +110,7 @@ class House:
     def __init__(self) -> None:
         self.runners: list[FakeRunner] = []
         self.ends = FakeEnds()
-        clock = SystemClock()
+        clock = self.clock = ManualClock()
         self.heartbeat = Heartbeat(
             node_id="node-a",
             link=NoLink(),
@@ -112,7 +121,10 @@ class House:
         )
         self.heartbeat.begin_life(1, 0.0, frozenset())
         self.assignments = Assignments(
-            cast("Registry", self.ends), self.heartbeat, lambda a: cast("Runner", self.make(a))
+            cast("Registry", self.ends),
+            self.heartbeat,
+            lambda a: cast("Runner", self.make(a)),
+            self.clock,
         )
 
     def make(self, assignment: Assignment) -> FakeRunner:
@@ -226,3 +238,27 @@ async def test_a_drain_gives_back_what_hasnt_begun_and_waits_for_the_rest(house:
     assert house.runners[2].orders == ["node_shutdown"]
     begun.through.set()
     await draining
+
+
+async def test_a_live_drain_counts_down_in_the_rooms(house: House) -> None:
+    """At its beginning and now and then, however often beats tell it; once when it's called off."""
+    house.assignments.apply(told(at(5)))
+    for left_s in range(120, 100, -2):
+        house.assignments.apply(told(moves_in_s=float(left_s)))
+        house.clock.move(2.0)
+    for _ in range(2):
+        house.assignments.apply(told())
+    assert house.runners[0].orders == [
+        "moves in 120",
+        "moves in 114",
+        "moves in 108",
+        "moves in 102",
+        "it stays",
+    ]
+
+
+async def test_at_the_end_of_a_live_drain_all_sessions_are_given_back(house: House) -> None:
+    """One that is accepted only then goes back with the next beat."""
+    house.assignments.apply(told(at(5), at(6, "default-b")))
+    house.assignments.apply(told(at(7, "default-c"), moves_in_s=0.0))
+    assert [runner.orders for runner in house.runners] == [["node_drained"]] * 3
