@@ -33,6 +33,7 @@
     │   ├── StageFailed         500  a stage of its pipeline raised, or its actor is dead
     │   ├── PipelineMisuse      500  it called its own pipeline wrongly
     │   ├── InvalidConfig       500  it refused what the client asked for
+    │   ├── ServiceLost         500  its process died; the session can go on elsewhere
     │   └── BadChunk            500
     └── StartupError                 an operator's mistake: exit 2 and one sentence
 
@@ -341,6 +342,12 @@ class InvalidConfig(ServiceFault):
     """The model service refused the session's config."""
 
     code = "invalid_config"
+
+
+class ServiceLost(ServiceFault):
+    """The process of the model service has died with all that it held; sessions return."""
+
+    code = "service_lost"
 
 
 class BadChunk(ServiceFault):
