@@ -77,6 +77,8 @@ class World:
         self.lives: dict[str, Life] = {}
         self.changes: Changes = {}
         self.called: set[str] = set()
+        self.orders = 0
+        """How many an operator has given."""
 
     # Time.
 
@@ -262,13 +264,13 @@ class World:
 
     def order(self, node_id: str, admin: str, **named: Argument) -> dict[str, Argument]:
         """Arguments of `set_node_admin` by somebody who has just looked at the node."""
-        replaces = self.fact(f"n:{node_id}", "order")
+        self.orders += 1
         return {
             "node_id": node_id,
             "admin": admin,
             "move_in_ms": "",
-            "order": f"after {replaces}"[:60],
-            "replaces": replaces,
+            "order": f"order-{self.orders}",
+            "replaces": self.fact(f"n:{node_id}", "order"),
             **named,
         }
 
