@@ -178,6 +178,10 @@ class ServiceHost:
             False,
         )
 
+    def touch(self, on_turn: Callable[[], None]) -> None:
+        """Any thread: have *on_turn* called on the service loop, which shows that it turns."""
+        self._loop.call_soon_threadsafe(on_turn)
+
     async def aclose(self) -> None:
         """Stop the service and its loop; its faults are only logged."""
         if self._closed:
