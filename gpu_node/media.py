@@ -6,7 +6,8 @@ base64; a number under ``frames`` is a count and stays metadata. Sound is ``audi
 little-endian PCM16. Media may lie one level down under ``data`` when the top level has no frames.
 
 Whatever is wrong raises `BadChunk` with a text that a service's author understands, and ends the
-session. Frame size and sound format may change; the tracks follow. Frames are copied, for a service may paint its next picture into the same array while they play.
+session. Frame size and sound format may change; the tracks follow. Frames are copied,
+for a service may paint its next picture into the same array while they play.
 """
 
 from __future__ import annotations
@@ -94,6 +95,22 @@ class ChunkReader:
             return self._default_fps
         value = float(fps)
         return value if math.isfinite(value) and 0 < value <= MAX_FPS else self._default_fps
+
+
+def decoded(chunk: Mapping[str, object]) -> dict[str, object]:
+    """Return *chunk* with each frame as an array, at its place; raises `BadChunk`.
+
+    For a service in a process of its own, so that only pixels cross to the player. What is an array
+    already isn't copied.
+    """
+    carrier = _carrier(chunk)
+    changed = dict(carrier)
+    if _is_list(carrier.get("frames")):
+        changed["frames"] = list(_frames(carrier))
+        changed.pop("frames_b64", None)
+    elif frames := _frames(carrier):
+        changed["frames_b64"] = list(frames)
+    return changed if carrier is chunk else {**chunk, "data": changed}
 
 
 def _carrier(chunk: Mapping[str, object]) -> Mapping[str, object]:
