@@ -144,6 +144,21 @@ class NodeProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProgress:
+    """How a node's service comes up; told while it does and after it failed."""
+
+    step: str
+    """validating, loading, starting, warming_up or failed; a newer release may know more."""
+    seconds: float
+    """Since the node began with it."""
+    attempt: int = 1
+    line: str = ""
+    """The last line that the service wrote or logged."""
+    error: str = ""
+    """Why the last attempt failed, in the service's own words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """One heartbeat: a snapshot taken together with its stamp."""
 
@@ -339,6 +354,8 @@ class NodeRecord:
     media_ok: bool
     beat_age_s: float
     profile: NodeProfile
+    progress: NodeProgress | None = None
+    """None once the service serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

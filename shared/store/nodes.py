@@ -12,6 +12,7 @@ from shared.records import (
     BeatReply,
     BeatStale,
     MustRegister,
+    NodeProgress,
     Registered,
     RegisterLater,
     RegisterReply,
@@ -65,6 +66,18 @@ class Nodes:
     async def retire(self, pool: str, node_id: str, incarnation: int) -> None:
         """Say goodbye: the next process with this id needn't wait for a lease."""
         await self._connection.call("retire_node", pool, node_id=node_id, incarnation=incarnation)
+
+    async def note_progress(
+        self, pool: str, node_id: str, incarnation: int, progress: NodeProgress | None
+    ) -> None:
+        """Tell how the node's service comes up; None once it serves."""
+        await self._connection.call(
+            "note_progress",
+            pool,
+            node_id=node_id,
+            incarnation=incarnation,
+            progress="" if progress is None else replies.progress_json(progress),
+        )
 
     async def set_node_admin(
         self,

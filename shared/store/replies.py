@@ -14,6 +14,7 @@ from shared.records import (
     Ending,
     Kill,
     NodeProfile,
+    NodeProgress,
     NodeRecord,
     Return,
     SessionLimits,
@@ -97,7 +98,7 @@ def node(value: object) -> NodeRecord:
     """Decode a node of ``snapshot``."""
     (
         nid, state, judged, draining, incarnation, capacity, used, quarantined, media_ok, beat_age,
-        profile, start_ms, admin,
+        profile, start_ms, admin, told,
     ) = fields(value)  # fmt: skip
     return NodeRecord(
         node_id=nid,
@@ -112,6 +113,7 @@ def node(value: object) -> NodeRecord:
         media_ok=media_ok == "1",
         beat_age_s=int(beat_age) / 1000,
         profile=NodeProfile(**json.loads(profile), start_timeout_s=int(start_ms or 0) / 1000),
+        progress=progress(told),
     )
 
 
@@ -148,6 +150,34 @@ def profile_json(profile: NodeProfile) -> str:
             "release": profile.release,
         }
     )
+
+
+def progress_json(progress: NodeProgress) -> str:
+    """What ``n:<nid>`` keeps of a progress."""
+    return json.dumps(
+        {
+            "step": progress.step,
+            "seconds": round(progress.seconds, 1),
+            "attempt": progress.attempt,
+            "line": progress.line,
+            "error": progress.error,
+        }
+    )
+
+
+def progress(text: str) -> NodeProgress | None:
+    """Decode what a node told, perhaps of another release; None for nothing or nonsense."""
+    try:
+        told = json.loads(text or "null")
+        return NodeProgress(
+            step=str(told["step"]),
+            seconds=float(told["seconds"]),
+            attempt=int(told.get("attempt", 1)),
+            line=str(told.get("line", "")),
+            error=str(told.get("error", "")),
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def request_json(request: SessionRequest) -> str:

@@ -180,6 +180,8 @@ CASES = (
     Case("keep what must be kept", "read_bundle", "ok", 7, lambda w: seen("a")),
     Case("register, ten step up", "register_node", "registered", 302,
          lambda w: w.registration("n2", capacity=16)),
+    Case("tell of a load", "note_progress", "noted", 5,
+         lambda w: {"node_id": "n1", "incarnation": w.lives["n1"].incarnation, "progress": "{}"}),
     Case("retire", "retire_node", "retired", 22, node_to_retire),
     Case("drain a node", "set_node_admin", "set", 20, lambda w: w.order("n1", "draining")),
     Case("drain a node live", "set_node_admin", "set", 20,

@@ -13,6 +13,7 @@ from tests.support.scenario import World, sid
 def live(world: World) -> None:
     """Live it; every call's answer that later ones depend on is checked."""
     life = world.add_node(capacity=2)
+    world.run("note_progress", node_id="n1", incarnation=life.incarnation, progress="{}")
     world.run("put_image", session_id=sid("a"), image=b"jpeg", budget_bytes=99)
     key = {"idempotency_hash": "ab12", "fingerprint": "f1"}
     world.bring("a", "running", **key)

@@ -4,7 +4,7 @@
 -- ARGV: now_ms, waiting_shown
 -- Touches: q, s:<sid>, n:<nid>, ns:<nid>, nodes, ctr
 -- Replies: ok
--- Fields: nodes {nid, state, judged, draining, inc, capacity, used, quarantined, media_ok, beat age ms, profile, start_ms, admin}, states {word, count, ...}, waiting sids, queue length, oldest wait ms, totals {name, value, ...}
+-- Fields: nodes {nid, state, judged, draining, inc, capacity, used, quarantined, media_ok, beat age ms, profile, start_ms, admin, progress}, states {word, count, ...}, waiting sids, queue length, oldest wait ms, totals {name, value, ...}
 -- Publishes: nothing
 -- Include: core, generation, recent, deadlines, slots
 local nodes, states = {}, {}
@@ -25,11 +25,11 @@ end
 
 for _, nid in ipairs(redis.call('ZRANGE', key('nodes'), 0, -1)) do
   local n = redis.call('HMGET', key('n', nid), 'state', 'judged', 'draining', 'inc', 'capacity',
-    'media_ok', 'beat', 'profile', 'start_ms', 'admin', 'strangers')
+    'media_ok', 'beat', 'profile', 'start_ms', 'admin', 'strangers', 'progress')
   local taken, quarantined = count_members(nid)
   nodes[#nodes + 1] = {nid, text(n[1]), text(n[2]), text(n[3]), text(n[4]), text(n[5]),
     text(taken + number(n[11])), text(quarantined), text(n[6]), text(rt - number(n[7])), text(n[8]),
-    text(n[9]), text(n[10])}
+    text(n[9]), text(n[10]), text(n[12])}
 end
 
 local queued = redis.call('ZCARD', key('q'))
