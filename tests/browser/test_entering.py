@@ -67,6 +67,24 @@ def test_people_wait_in_line_and_then_play(
     assert "You're on" in second.page.title()
 
 
+def test_a_waiting_page_hears_of_its_place_without_asking(
+    people: People, system: System, full_house: list[str]
+) -> None:
+    """The event stream tells it: here nobody answers when the record is read."""
+    first, second = people.arrive(), people.arrive()
+    first.enter()
+    see(first.heading, "1st in line")
+    second.enter()
+    see(second.heading, "2nd in line")
+    with second.page.expect_request("**/events"):
+        second.page.reload()
+    see(second.heading, "2nd in line")
+    second.page.route(f"**/sessions/{second.session_id}", lambda route: route.abort())
+    first.press_button("Leave the line")
+    see(second.heading, "1st in line")
+    assert full_house
+
+
 @pytest.mark.usefixtures("full_house")
 def test_a_reload_keeps_the_place_in_line(people: People) -> None:
     """The same session, still second, and the time waited goes on."""

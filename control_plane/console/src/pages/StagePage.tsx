@@ -9,9 +9,9 @@ import { TopSign } from "../parts/TopSign";
 import { useNow } from "../parts/use-now";
 import type { Player } from "../player/player";
 import type { View } from "../player/view";
+import { chipsOf } from "../words/chips";
 import { curtainOf } from "../words/curtain";
-import { signOf, UNREACHABLE } from "../words/states";
-import { spell } from "../words/time";
+import { signOf } from "../words/states";
 
 interface Props {
   readonly player: Player;
@@ -77,11 +77,17 @@ function StageNumbers({ view }: { view: View }) {
 
 function Chips({ view, covered }: { view: View; covered: boolean }) {
   const now = useNow();
-  const leftS = view.upAtMs === null ? null : Math.max(0, (view.upAtMs - now) / 1_000);
+  const until = (atMs: number | null) => (atMs === null ? null : Math.max(0, (atMs - now) / 1_000));
+  const { reachable, lease } = view;
+  const endsInS = until(view.upAtMs);
+  const movesInS = until(view.movesAtMs);
   return (
     <div className="chips">
-      {!view.reachable && !covered && <span className="chip">▲ {UNREACHABLE}</span>}
-      {leftS !== null && <span className="chip">▲ Your time is up in {spell(leftS)}</span>}
+      {chipsOf({ reachable, covered, lease, endsInS, movesInS }).map((chip) => (
+        <span className="chip" key={chip}>
+          {chip}
+        </span>
+      ))}
     </div>
   );
 }

@@ -79,7 +79,7 @@ export class SessionRun {
       {
         onStatus: (status) => this.onStatus(status),
         onHint: () => this.poller.poke(),
-        onWorker: () => this.sender.repeat(),
+        onWorker: () => this.onWorker(),
         onBlocked: (blocked) => this.update({ blocked }),
         onLost: (why) => this.onLost(why),
       },
@@ -227,12 +227,22 @@ export class SessionRun {
       this.roundTrip.acknowledged(status.seq, performance.now());
     } else if (status.type === "expiring") {
       this.update({ upAtMs: Date.now() + status.inS * 1_000 });
+    } else if (status.type === "draining") {
+      this.update({ movesAtMs: Date.now() + status.inS * 1_000 });
+    } else if (status.type === "lease") {
+      this.update({ lease: status.lease });
     } else if (status.type === "first_frame" || status.type === "changed") {
       this.poller.poke();
     } else if (status.type === "closed") {
       this.update({ ending: true });
       this.poller.poke();
     }
+  }
+
+  /** What the former worker said of its turns and its end is over with it. */
+  private onWorker(): void {
+    this.update({ lease: null, movesAtMs: null });
+    this.sender.repeat();
   }
 
   private onLost(why: "duplicate" | "lost"): void {

@@ -1,6 +1,7 @@
 /** What does the player page know and show? One immutable value; only `Player` makes new ones. */
 
 import type { Entry, SessionRecord } from "../api/types";
+import type { Lease } from "../stage/protocol";
 import type { Ending } from "../words/endings";
 import type { Refusal } from "../words/refusals";
 import type { Picture } from "../words/states";
@@ -58,6 +59,10 @@ export interface View {
   readonly blocked: boolean;
   /** Wall time at which the session's time is up, once the end is near. */
   readonly upAtMs: number | null;
+  /** Wall time at which this stage closes and the session moves to another one. */
+  readonly movesAtMs: number | null;
+  /** Whose turn it is on a shared model; null where sessions don't take turns. */
+  readonly lease: Lease | null;
   readonly final: Final | null;
 }
 
@@ -80,5 +85,7 @@ export const FRESH = {
   hasPressed: false,
   blocked: false,
   upAtMs: null,
+  movesAtMs: null,
+  lease: null,
   final: null,
 } satisfies Omit<View, "phase" | "entry">;

@@ -25,8 +25,16 @@ export type StageStatus =
   | { readonly type: "frames" } // metadata of a chunk whose frames have been played
   | { readonly type: "control_ack"; readonly seq: number }
   | { readonly type: "expiring"; readonly inS: number }
+  | { readonly type: "draining"; readonly inS: number } // the stage closes then, the session moves
+  | { readonly type: "lease"; readonly lease: Lease }
   | { readonly type: "closed"; readonly reason: string | null }
   | { readonly type: "changed" }; // ask the API: returned, resumed, ending, new owner
+
+/** Several sessions take turns on one model; whose turn is it? */
+export type Lease =
+  | { readonly state: "granted" }
+  | { readonly state: "queued"; readonly position: number | null }
+  | { readonly state: "parked" }; // had its turn and was idle: it plays again with the next key
 
 const CHANGES: readonly unknown[] = [
   "requeued",
@@ -55,7 +63,8 @@ function statusOf(body: Record<string, unknown>): StageStatus | null {
   const type = body["type"];
   if (type === "first_frame") return { type };
   if (type === "chunk") {
-    return typeof body["index"] === "number" && body["index"] >= 0 ? { type: "frames" } : null;
+    if (typeof body["index"] === "number" && body["index"] >= 0) return { type: "frames" };
+    return leaseOf(body["data"]);
   }
   if (type === "control_ack") {
     return typeof body["seq"] === "number" ? { type, seq: body["seq"] } : null;
@@ -63,8 +72,28 @@ function statusOf(body: Record<string, unknown>): StageStatus | null {
   if (type === "expiring") {
     return typeof body["in_s"] === "number" ? { type, inS: body["in_s"] } : null;
   }
+  if (type === "draining" && typeof body["in_s"] === "number") {
+    return { type, inS: body["in_s"] };
+  }
   if (type === "closed") {
     return { type, reason: typeof body["reason"] === "string" ? body["reason"] : null };
   }
   return CHANGES.includes(type) ? { type: "changed" } : null;
+}
+
+function leaseOf(data: unknown): StageStatus | null {
+  if (typeof data !== "object" || data === null) return null;
+  const { stage, queue_position: position } = data as Record<string, unknown>;
+  switch (stage) {
+    case "lease_granted":
+      return { type: "lease", lease: { state: "granted" } };
+    case "lease_parked":
+      return { type: "lease", lease: { state: "parked" } };
+    case "lease_queued": {
+      const place = typeof position === "number" ? position : null;
+      return { type: "lease", lease: { state: "queued", position: place } };
+    }
+    default:
+      return null;
+  }
 }

@@ -117,3 +117,31 @@ test("the round trip is the median of the last five answers", () => {
   trip.acknowledged(3, 5_000);
   expect(trip.ms).toBe(30);
 });
+
+test("whose turn it is comes as a stage of the pipeline", () => {
+  const said = (data: unknown) => parseStatus(bytes({ type: "chunk", index: null, data }), "x");
+  expect(said({ type: "status", stage: "lease_queued", queue_position: 2 })).toEqual({
+    type: "lease",
+    lease: { state: "queued", position: 2 },
+  });
+  expect(said({ type: "status", stage: "lease_granted" })).toEqual({
+    type: "lease",
+    lease: { state: "granted" },
+  });
+  expect(said({ type: "status", stage: "lease_parked" })).toEqual({
+    type: "lease",
+    lease: { state: "parked" },
+  });
+  expect(said({ type: "status", stage: "worker_running" })).toBeNull();
+  expect(said(null)).toBeNull();
+});
+
+test("a stage that closes says in how many seconds; without them the API is asked", () => {
+  expect(parseStatus(bytes({ type: "draining", in_s: 80 }), "x")).toEqual({
+    type: "draining",
+    inS: 80,
+  });
+  expect(parseStatus(bytes({ type: "draining", reason: "client_stop" }), "x")).toEqual({
+    type: "changed",
+  });
+});

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { SessionRecord, SessionStatus } from "../api/types";
 import { ApiFault } from "../api/fault";
 import { parseWatchAddress } from "../watch/address";
+import { chipsOf } from "./chips";
 import { curtainOf } from "./curtain";
 import { endingOf } from "./endings";
 import { estimate, ordinal, placeInLine, progress } from "./place";
@@ -146,4 +147,21 @@ test("a viewer reads where the player is", () => {
   );
   expect(watchCurtain({ ...now, record: record("closed") })?.words).toBe("The show is over");
   expect(watchCurtain({ ...now, record: record("running"), picture: "live" })).toBeNull();
+});
+
+test("what goes on beside the picture is said in small", () => {
+  const quiet = { reachable: true, covered: false, lease: null, endsInS: null, movesInS: null };
+  expect(chipsOf(quiet)).toEqual([]);
+  expect(chipsOf({ ...quiet, lease: { state: "granted" } })).toEqual([]);
+  expect(chipsOf({ ...quiet, lease: { state: "queued", position: 2 } })).toEqual([
+    "○ 2nd in line for a turn",
+  ]);
+  expect(chipsOf({ ...quiet, lease: { state: "parked" } })).toEqual([
+    "○ Others play; press a key for your turn",
+  ]);
+  expect(chipsOf({ ...quiet, endsInS: 30, movesInS: 80 })).toEqual([
+    "▲ Your time is up in 30 s",
+    "▲ This stage closes in 1 m 20 s; you'll move to another",
+  ]);
+  expect(chipsOf({ ...quiet, reachable: false, covered: true })).toEqual([]);
 });
