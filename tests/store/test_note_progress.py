@@ -11,6 +11,8 @@ LOADING = progress_json(
     NodeProgress(step="starting", seconds=12.5, attempt=2, line="shard 3 of 8", error="no card")
 )
 
+PROFILE = '{"service":"w.py","mode":"bidirectional","host":"h","pid":7,"release":"1"}'
+
 
 def life_of(world: World, life: int = 0, *, node_id: str = "n1") -> dict[str, str | int | bytes]:
     """Name a life of a node, the present one unless it's told apart."""
@@ -26,7 +28,7 @@ def progress_of(world: World) -> NodeProgress | None:
 
 def test_a_node_tells_how_far_its_service_is(world: World) -> None:
     """It stands in the record until it's taken away."""
-    world.add_node("n1", capacity=0, state="loading")
+    world.add_node("n1", capacity=0, state="loading", profile=PROFILE)
     told = life_of(world)
     assert world.call("note_progress", **told, progress=LOADING)[0] == "noted"
     assert world.changes == {"n:n1 progress": LOADING}
@@ -41,7 +43,7 @@ def test_a_node_tells_how_far_its_service_is(world: World) -> None:
 
 def test_a_life_that_is_over_tells_nothing(world: World) -> None:
     """Another incarnation, a node that was retired, one that never was."""
-    life = world.add_node("n1", capacity=0, state="loading")
+    life = world.add_node("n1", capacity=0, state="loading", profile=PROFILE)
     for told in (life_of(world, -1), life_of(world, node_id="n2")):
         assert world.call("note_progress", **told, progress=LOADING)[0] == "gone"
         assert world.changes == {}
@@ -51,7 +53,7 @@ def test_a_life_that_is_over_tells_nothing(world: World) -> None:
 
 def test_what_another_release_tells_is_read_as_far_as_it_is_known(world: World) -> None:
     """Fields may come and go; something unreadable is nothing."""
-    world.add_node("n1", capacity=0, state="loading")
+    world.add_node("n1", capacity=0, state="loading", profile=PROFILE)
     told = life_of(world)
     world.run("note_progress", **told, progress='{"step":"starting","seconds":1,"mood":"good"}')
     assert progress_of(world) == NodeProgress(step="starting", seconds=1.0)
