@@ -38,7 +38,8 @@ _BEGINS = {
     "first_frame": Phase.PLAYED,
     "draining": Phase.ENDING,
 }
-_NODES_END = frozenset(("node_died", "node_retired"))
+_NODE_NEWS = frozenset(("node_died", "node_retired", "node_drain"))
+"""What befalls a node befalls the session that it has, or has just had."""
 _WATCHED = frozenset(
     (SessionState.JOINING_ROOM, SessionState.STARTING_PIPELINE, SessionState.RUNNING)
 )
@@ -109,8 +110,8 @@ def story_of(session_id: str, events: Iterable[Event], *, now_ms: int) -> Story:
         if event.session_id == session_id:
             own.append(event)
             told.append(event)
-        elif event.what in _NODES_END and own and event.node_id == own[-1].node_id:
-            told.append(event)  # it comes just after the return of the node's sessions
+        elif event.what in _NODE_NEWS and own and _concerns(event, own[-1]):
+            told.append(event)  # a death comes just after the return of the node's sessions
     lasted = _durations(own, now_ms)
     spent = dict.fromkeys(Phase, 0.0)
     phase: Phase | None = None
@@ -134,6 +135,12 @@ def story_of(session_id: str, events: Iterable[Event], *, now_ms: int) -> Story:
         spent_s={phase: round(seconds, 3) for phase, seconds in spent.items()},
         complete=bool(own) and own[0].what == "queued",
     )
+
+
+def _concerns(event: Event, latest: Event) -> bool:
+    """Whether a node's news concern a session, by the latest that is known of it."""
+    is_its_node = event.node_id == latest.node_id
+    return is_its_node and (event.what != "node_drain" or latest.what not in ("returned", "ended"))
 
 
 def _phase_after(event: Event, before: Phase | None) -> Phase | None:
@@ -201,6 +208,13 @@ def room_of(session: SessionFacts, registry_ms: int) -> tuple[int | None, float 
         if kind in deadlines and limit is not None:
             return 0, max(0, registry_ms - deadlines[kind] + limit) / 1000
     return 0, None
+
+
+def moves_in_s(node: NodeFacts | None, registry_ms: int) -> float | None:
+    """Return in how many seconds a live drain moves a node's sessions; 0: since then; None: not."""
+    if node is None or "drain_at" not in node.record:
+        return None
+    return max(0, node.number("drain_at") - registry_ms) / 1000
 
 
 def obstacles_of(session: SessionFacts, facts: PoolFacts, ahead: Sequence[str]) -> Obstacles | None:

@@ -114,6 +114,8 @@ async def explained(registry: Registry, session_id: str) -> Explained:
             raise UnknownSession(session_id=session_id)
         return Explained(facts=facts, session=None, story=story, obstacles=None)
     obstacles = None
+    if session.node_id:
+        facts = replace(facts, nodes=(await look(pool, nodes=[session.node_id])).nodes)
     if session.position is not None:
         around, ahead = await _around(registry, pool, session.position)
         obstacles = obstacles_of(session, around, ahead)
@@ -159,6 +161,9 @@ def _head(told: Explained) -> Iterator[str]:
         room = room_words(*room_of(session, told.facts.registry_ms))
         attempt = session.number("attempt")
         yield f"On {session.node_id}, attempt {attempt}{f'; {room}' if room else ''}."
+        moves_s = rows.session_moves_in_s(told.facts, session)
+        if moves_s is not None:
+            yield f"An operator drains {session.node_id}: it moves in {spell(moves_s)}."
 
 
 def _obstacle_lines(facts: PoolFacts, obstacles: Obstacles) -> Iterator[str]:

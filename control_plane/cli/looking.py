@@ -98,7 +98,10 @@ def _slots(facts: PoolFacts) -> tuple[int, int]:
 async def _live(registry: Registry, pool: str, limit: int) -> tuple[PoolFacts, int]:
     names = await registry.inspection.session_ids(pool, most=_COUNTED)
     facts = await registry.inspection.look(pool, sessions=names[:limit])
-    return replace(facts, sessions=tuple(one for one in facts.sessions if one.is_live)), len(names)
+    live = tuple(one for one in facts.sessions if one.is_live)
+    holders = {one.node_id: None for one in live if one.node_id}
+    nodes = (await registry.inspection.look(pool, nodes=holders)).nodes if holders else ()
+    return replace(facts, sessions=live, nodes=nodes), len(names)
 
 
 async def _line(registry: Registry, pool: str, limit: int) -> tuple[PoolFacts, int]:

@@ -17,7 +17,7 @@ from control_plane.cli.words import (
     room_words,
     session_sign,
 )
-from control_plane.stories import room_of
+from control_plane.stories import moves_in_s, room_of
 from shared.facts import NodeFacts, PoolFacts, SessionFacts
 from shared.states import SessionState
 
@@ -127,7 +127,8 @@ def session_json(facts: PoolFacts, session: SessionFacts) -> dict[str, object]:
         "state_for_s": round(state_s(facts, session), 3),
         "people": people,
         "empty_for_s": empty_s,
-        "limit_in_s": _limit_in_s(facts, session),
+        "limit_in_s": limit_in_s(facts, session),
+        "moves_in_s": session_moves_in_s(facts, session),
         "reason": session.record.get("reason"),
         "error": session.texts.get("error"),
         "returned_because": session.record.get("back"),
@@ -141,6 +142,7 @@ def node_json(facts: PoolFacts, node: NodeFacts) -> dict[str, object]:
         "state": node.record.get("state"),
         "judged": node.record.get("judged", "ok"),
         "admin": node.record.get("admin", "open"),
+        "moves_in_s": moves_in_s(node, facts.registry_ms),
         "draining": node.record.get("draining") == "1",
         "media_ok": node.record.get("media_ok") == "1",
         "capacity": node.number("capacity"),
@@ -176,10 +178,21 @@ def _notes(facts: PoolFacts, session: SessionFacts) -> list[str]:
         notes.append(room_words(humans, empty_s))
     if session.state is SessionState.DRAINING:
         notes.append(session.record.get("reason", ""))
+    elif (moves_s := session_moves_in_s(facts, session)) is not None:
+        notes.append(f"moves in {spell(moves_s)}")
     return notes
 
 
-def _limit_in_s(facts: PoolFacts, session: SessionFacts) -> float | None:
+def session_moves_in_s(facts: PoolFacts, session: SessionFacts) -> float | None:
+    """Return in how many seconds a live drain of its node moves a session; None: not."""
+    if not session.node_id or not session.is_live:
+        return None
+    node = next((one for one in facts.nodes if one.node_id == session.node_id), None)
+    return moves_in_s(node, facts.registry_ms)
+
+
+def limit_in_s(facts: PoolFacts, session: SessionFacts) -> float | None:
+    """Return how long a session may still last; None: for ever, or its time stands still."""
     limit_ms = session.deadlines().get("session")
     return None if limit_ms is None else max(0, limit_ms - facts.registry_ms) / 1000
 

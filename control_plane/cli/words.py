@@ -11,6 +11,7 @@ from enum import StrEnum
 import typer
 
 from control_plane.cli.tables import Cell, spell
+from control_plane.stories import moves_in_s
 from shared.facts import NodeFacts, SessionFacts
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
 
@@ -76,6 +77,7 @@ RETURNED_BECAUSE = {
     "node_died": "the node died",
     "node_lost_it": "the node no longer had it",
     "node_shutdown": "the node shut down",
+    "node_drained": "an operator drained the node",
     "media_lost": "the node lost the media server",
     "join_failed": "the node couldn't get into the room",
     "service_lost": "the model's process died",
@@ -105,6 +107,7 @@ _EVENTS = {
     "node_busy": "{node} has somebody on stage",
     "node_error": "{node} can't serve",
     "node_admin": "an operator set {node} to {why}",
+    "node_drain": "an operator drains {node}: its sessions move in {why} s",
 }
 
 
@@ -166,7 +169,9 @@ def node_troubles(node: NodeFacts, registry_ms: int) -> list[str]:
     """Say what keeps a node from being given sessions, and what is wrong with it."""
     troubles = []
     if node.record.get("admin") == Admin.DRAINING:
-        troubles.append("closed by an operator")
+        moves_s = moves_in_s(node, registry_ms)
+        soon = f": its sessions move in {spell(moves_s)}" if moves_s else ""
+        troubles.append(f"closed by an operator{soon}")
     if node.record.get("draining") == "1":
         troubles.append("shuts down")
     if node.record.get("state") == NodeState.LOADING:

@@ -29,7 +29,12 @@ async def test_a_drained_node_is_given_no_session_until_it_is_resumed(
         "queued",
     ]
     told = await operator.says("resume", "node-a", "--json")
-    assert told.json == {"node_id": "node-a", "admin": "open", "sessions": 1}
+    assert told.json == {
+        "node_id": "node-a",
+        "admin": "open",
+        "sessions": 1,
+        "called_off": False,
+    }
     assert (await registry.read(waiting)).node_id == "node-a"
 
 

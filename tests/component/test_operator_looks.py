@@ -28,11 +28,11 @@ from tests.support.wait import scaled_s, wait_until, wait_until_sync
 SESSION_KEYS = {
     "session_id", "state", "position", "ticket", "node_id", "epoch", "attempt", "created_at",
     "admitted_at", "first_frame_at", "ended_at", "state_for_s", "people", "empty_for_s",
-    "limit_in_s", "reason", "error", "returned_because",
+    "limit_in_s", "moves_in_s", "reason", "error", "returned_because",
 }  # fmt: skip
 NODE_KEYS = {
-    "node_id", "state", "judged", "admin", "draining", "media_ok", "capacity", "used",
-    "quarantined", "is_free", "incarnation", "beat_age_s", "rest_s", "profile", "sessions",
+    "node_id", "state", "judged", "admin", "moves_in_s", "draining", "media_ok", "capacity",
+    "used", "quarantined", "is_free", "incarnation", "beat_age_s", "rest_s", "profile", "sessions",
 }  # fmt: skip
 
 

@@ -1,0 +1,165 @@
+"""How are the sessions of a node moved while people play on it?
+
+A live drain shows first whom it touches and where there's room for them, and is confirmed by a
+person at a terminal or by ``--yes``. Then the registry has a time; until then the pages count down,
+and at the end each session goes back to the line with its ticket, and from there to another node.
+An order counts only if nobody else has given one since the node was looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import typer
+
+from control_plane.cli import rows
+from control_plane.cli.looking import show_json, show_table
+from control_plane.cli.options import Given
+from control_plane.cli.registry_access import asked
+from control_plane.cli.tables import Cell, Column, spell
+from control_plane.cli.words import people, room_words, session_sign
+from control_plane.stories import room_of
+from shared.errors import StartupError, UnknownNode
+from shared.facts import NodeFacts, PoolFacts, SessionFacts
+from shared.ids import check_node_id
+from shared.states import Admin
+from shared.store import Registry
+
+LONGEST_S = 86_400
+_COLUMNS = (
+    Column(title="SESSION"),
+    Column(title="STATE"),
+    Column(title="FOR", numeric=True),
+    Column(title="ROOM", may_shrink=True),
+    Column(title="TIME LEFT", numeric=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One node with its sessions, and how much room there is elsewhere."""
+
+    facts: PoolFacts
+    node: NodeFacts
+    free_elsewhere: int
+    waiting: int
+
+    @property
+    def touched(self) -> tuple[SessionFacts, ...]:
+        """The sessions that would be moved; what is cleaned up or ends by itself isn't."""
+        return tuple(one for one in self.facts.sessions if one.is_live)
+
+
+async def look_at(registry: Registry, pool: str, node_id: str) -> View:
+    """Look at a node and at what surrounds it.
+
+    Raises:
+        UnknownNode: There is no such node (any more).
+    """
+    check_node_id(node_id)
+    look, names = registry.inspection.look, await registry.inspection.node_ids(pool)
+    facts = await look(pool, nodes=dict.fromkeys((node_id, *names)))
+    node, *others = facts.nodes
+    if not node.record:
+        raise UnknownNode(node_id=node_id, pool=pool)
+    held = [member.session_id for member in node.members if not member.quarantined]
+    return View(
+        facts=replace(facts, sessions=(await look(pool, sessions=held)).sessions if held else ()),
+        node=node,
+        free_elsewhere=sum(
+            max(0, one.number("capacity") - len(one.members) - one.number("strangers"))
+            for one in others
+            if one.free_score is not None
+        ),
+        waiting=await registry.inspection.line_length(pool),
+    )
+
+
+def order_of(node: NodeFacts) -> str:
+    """Return what an order must name that is given after this sight of the node."""
+    return node.record.get("order", "")
+
+
+def live(node_id: str, in_s: float, *, yes: bool, as_json: bool, given: Given) -> None:
+    """Show whom it touches, have it confirmed, and begin the countdown."""
+    view = asked(given, lambda registry, pool: look_at(registry, pool, node_id))
+    if as_json:
+        if yes:
+            _order(view, in_s, given)
+        show_json(_json(view, in_s, done=yes))
+        return
+    touched = len(view.touched)
+    if touched:
+        typer.echo("\n".join(_preview(view, in_s)))
+        show_table(_COLUMNS, [_row(view.facts, one) for one in view.touched])
+        if not yes and not _confirmed(node_id, touched):
+            typer.echo("Nothing was changed.")
+            return
+    _order(view, in_s, given)
+    typer.echo("\n".join(_done(node_id, in_s, touched)))
+
+
+def _confirmed(node_id: str, touched: int) -> bool:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise StartupError(
+            f"This moves {people(touched, 'session', 'sessions')} off {node_id}, and nobody is "
+            "here to confirm it.",
+            try_="the same with --yes",
+        )
+    return typer.confirm("Move them?")
+
+
+def _order(view: View, in_s: float, given: Given) -> None:
+    node_id, replaces = view.node.node_id, order_of(view.node)
+    asked(
+        given,
+        lambda registry, pool: registry.set_node_admin(
+            pool, node_id, Admin.DRAINING, replaces=replaces, move_in_s=in_s
+        ),
+    )
+
+
+def _preview(view: View, in_s: float) -> Iterator[str]:
+    count = people(len(view.touched), "session", "sessions")
+    when = f"in {spell(in_s)}" if in_s else "now"
+    yield f"{count} of {view.node.node_id} would leave it {when}, with their places and rooms."
+    free = people(view.free_elsewhere, "slot is", "slots are")
+    wait = people(view.waiting, "session waits", "sessions wait")
+    yield f"Elsewhere {free} free; {wait}."
+
+
+def _row(facts: PoolFacts, session: SessionFacts) -> list[Cell]:
+    limit_in_s = rows.limit_in_s(facts, session)
+    return [
+        Cell(session.session_id),
+        session_sign(session),
+        Cell(spell(rows.state_s(facts, session))),
+        Cell(room_words(*room_of(session, facts.registry_ms))),
+        Cell("" if limit_in_s is None else spell(limit_in_s)),
+    ]
+
+
+def _done(node_id: str, in_s: float, touched: int) -> Iterator[str]:
+    yield f"{node_id} is given no new sessions from now on."
+    if touched and in_s:
+        yield (
+            f"Its {people(touched, 'session', 'sessions')} will move in {spell(in_s)}; "
+            "the pages count down."
+        )
+    elif touched:
+        yield f"Its {people(touched, 'session moves', 'sessions move')} now."
+    yield f"greenroom resume {node_id} opens it again{' and calls it off' if in_s else ''}."
+
+
+def _json(view: View, in_s: float, *, done: bool) -> dict[str, object]:
+    return {
+        "node_id": view.node.node_id,
+        "admin": Admin.DRAINING if done else view.node.record.get("admin", Admin.OPEN),
+        "in_s": in_s,
+        "done": done,
+        "sessions": [rows.session_json(view.facts, one) for one in view.touched],
+        "free_elsewhere": view.free_elsewhere,
+        "waiting": view.waiting,
+    }
