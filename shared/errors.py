@@ -29,6 +29,7 @@
     │   └── ReplicaStopping     503
     ├── ServiceFault            500  the model service broke its contract
     │   ├── ServiceLoadFailed   500
+    │   │   └── ServiceStartFailed 500  perhaps another try helps
     │   │   └── GraphFault      500  its stages don't fit together
     │   ├── StageFailed         500  a stage of its pipeline raised, or its actor is dead
     │   ├── PipelineMisuse      500  it called its own pipeline wrongly
@@ -336,6 +337,12 @@ class PipelineMisuse(ServiceFault):
     """A service called its own pipeline in a way that can't be right."""
 
     code = "pipeline_misuse"
+
+
+class ServiceStartFailed(ServiceLoadFailed):
+    """The file is a service, but it didn't come up: memory or a disk may be free in a moment."""
+
+    code = "service_start_failed"
 
 
 class InvalidConfig(ServiceFault):

@@ -98,6 +98,17 @@ class ServiceMode(StrEnum):
     SERVER_PUSH = "server_push"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceTraits:
+    """What a service declares of itself, besides its methods."""
+
+    mode: ServiceMode = ServiceMode.BIDIRECTIONAL
+    start_timeout_s: float = 0.0
+    """Its own limit for starting a pipeline session; 0 without one."""
+    warm_up: bool | dict[str, Any] | None = None
+    """Whether a session of ours may warm it up, or with which config; None: it doesn't say."""
+
+
 def mode_of(service: object) -> ServiceMode | None:
     """Return the protocol that *service* keeps, or None."""
     if isinstance(service, type):

@@ -18,7 +18,14 @@ from typing import Any, TypeVar
 
 import structlog
 
-from gpu_node.services.contract import Bidirectional, Capacity, Chunk, SizesItself
+from gpu_node.services.contract import (
+    Bidirectional,
+    Capacity,
+    Chunk,
+    ServiceTraits,
+    SizesItself,
+)
+from gpu_node.services.devices import settle
 from gpu_node.services.hooks import Hooks
 from gpu_node.services.loader import LoadedService, explained
 from gpu_node.services.sizing import numbers_of, plain_profile, told_capacity
@@ -58,10 +65,20 @@ class ServiceHost:
         return self._loaded.name
 
     @property
+    def traits(self) -> ServiceTraits:
+        """What the service declares of itself; what makes no sense counts as not declared."""
+        limit = getattr(self._service, "start_timeout_s", 0.0)
+        warm_up = getattr(self._service, "warm_up", None)
+        return ServiceTraits(
+            mode=self._loaded.mode,
+            start_timeout_s=float(limit) if isinstance(limit, int | float) and limit > 0 else 0.0,
+            warm_up=warm_up if isinstance(warm_up, bool | dict) else None,
+        )
+
+    @property
     def start_timeout_s(self) -> float:
         """The service's own limit for starting a pipeline session; 0 without one."""
-        declared = getattr(self._service, "start_timeout_s", 0.0)
-        return float(declared) if isinstance(declared, int | float) and declared > 0 else 0.0
+        return self.traits.start_timeout_s
 
     async def start(self) -> None:
         """Start the service loop and the service; raises `ServiceLoadFailed`."""
@@ -72,6 +89,7 @@ class ServiceHost:
             self._service.start,
             explained(self._loaded.path, f"start() in {name} failed"),
         )
+        await in_thread("service-settle", settle)
 
     async def capacity(self, wanted: int | None) -> Capacity:
         """Return how many sessions the service keeps; *wanted* only lowers what it says itself.

@@ -20,7 +20,7 @@ from typing import Any
 
 from gpu_node.services.contract import Bidirectional, ServiceMode, missing_from, mode_of
 from gpu_node.services.server_push import ServerPushAdapter
-from shared.errors import ServiceLoadFailed, StartupError
+from shared.errors import ServiceLoadFailed, ServiceStartFailed, StartupError
 from shared.lifecycle import call_foreign, describe, foreign_code
 
 DEMO_WORLD = Path(__file__).with_name("demo_world.py")
@@ -93,7 +93,8 @@ def _import_file(path: Path, name: str) -> ModuleType:
     sys.modules[name] = module
     loaded = False
     try:
-        with foreign_code(explained(path, f"{path.name} can't be imported")):
+        failed = explained(path, f"{path.name} can't be imported", ServiceLoadFailed)
+        with foreign_code(failed):
             spec.loader.exec_module(module)
         loaded = True
     finally:
@@ -102,9 +103,11 @@ def _import_file(path: Path, name: str) -> ModuleType:
     return module
 
 
-def explained(path: Path, what: str) -> Callable[[BaseException], ServiceLoadFailed]:
+def explained(
+    path: Path, what: str, kind: type[ServiceLoadFailed] = ServiceStartFailed
+) -> Callable[[BaseException], ServiceLoadFailed]:
     """Return what turns an error of the file's code into one sentence: *what* and its own words."""
-    return lambda error: ServiceLoadFailed(f"{what}: {describe(error)}{_line_in(path, error)}.")
+    return lambda error: kind(f"{what}: {describe(error)}{_line_in(path, error)}.")
 
 
 def _line_in(path: Path, error: BaseException) -> str:
