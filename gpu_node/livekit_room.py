@@ -25,21 +25,19 @@ from typing import Any
 
 import structlog
 from livekit import rtc
-from livekit.rtc.participant import PublishDataError
 
+from gpu_node.livekit_data import LiveKitData
 from gpu_node.livekit_tracks import LiveKitTracks
-from gpu_node.room import Frame, Lost, Pcm, RoomRequest
+from gpu_node.room import Frame, LinkFacts, Lost, Pcm, RoomRequest
 from gpu_node.roster import Occupant, Roster, occupant
 from shared.errors import RoomsUnavailable
 from shared.records import Presence
 from shared.room_protocol import CONTROL_TOPIC
-from shared.room_status import STATUS_TOPIC, encode_status
 from shared.rooms.admin import RoomAdmin
 from shared.rooms.tokens import Role, RoomTokens, redact
 
 JOIN_TIMEOUT_S = 8.0
 SIGNAL_TIMEOUT_S = 3.0
-SEND_TIMEOUT_S = 2.0
 LEAVE_TIMEOUT_S = 5.0
 SEEK_INTERVAL_S = 0.25
 SEEK_PAUSE_S = 0.05
@@ -113,6 +111,7 @@ class LiveKitRoom:
         self._roster = Roster(request.identity, request.controller)
         self._rtc: rtc.Room | None = None
         self._tracks: LiveKitTracks | None = None
+        self._data: LiveKitData | None = None
         self._connecting: asyncio.Task[Any] | None = None
         self._connected = False
         self._joined = False
@@ -129,6 +128,9 @@ class LiveKitRoom:
         """Connect, publish the video track, remove older workers; raises `RoomsUnavailable`."""
         room = self._rtc = rtc.Room()
         tracks = self._tracks = LiveKitTracks(room, self._plays)
+        self._data = LiveKitData(
+            room, plays=self._plays, keep=self._rooms.keep, on_asset=self._events.on_asset
+        )
         self._listen(room)
         ready = False
         try:
@@ -152,6 +154,16 @@ class LiveKitRoom:
         if self._tracks is not None:
             self._tracks.capture(frame, frame_id)
 
+    async def fit_video(self, width: int, height: int) -> None:
+        """Have a video track for frames of this size."""
+        if self._tracks is not None:
+            await self._tracks.fit_video(width, height)
+
+    async def fit_audio(self, sample_rate_hz: int, channels: int) -> None:
+        """Have an audio track for sound of this format."""
+        if self._tracks is not None:
+            await self._tracks.fit_audio(sample_rate_hz, channels)
+
     async def capture_audio(self, pcm: Pcm, sample_rate_hz: int) -> None:
         """Queue sound."""
         if self._tracks is not None:
@@ -168,12 +180,23 @@ class LiveKitRoom:
             self._lose(Lost.LEASE_LAPSED)
 
     async def send_status(self, body: Mapping[str, object]) -> None:
-        """Say *body* on ``tf.status``; bounded, for the SDK waits as long as it reconnects."""
-        if not self._plays() or self._rtc is None:
-            return
-        payload = encode_status(body)
-        sending = self._rooms.keep(self._send(self._rtc, payload))
-        await asyncio.wait({sending}, timeout=SEND_TIMEOUT_S)
+        """Say *body* on ``tf.status``."""
+        if self._data is not None:
+            await self._data.send_status(body)
+
+    async def send_metrics(self, body: Mapping[str, object]) -> None:
+        """Say *body* on ``tf.metrics``."""
+        if self._data is not None:
+            await self._data.send_metrics(body)
+
+    async def until_watched(self) -> None:
+        """Return when somebody has subscribed to the video."""
+        if self._tracks is not None:
+            await self._tracks.until_watched()
+
+    async def link(self) -> LinkFacts | None:
+        """What the connection carries."""
+        return None if self._tracks is None else await self._tracks.link()
 
     async def leave(self) -> None:
         """Leave; bounded, and calling it again is fine."""
@@ -349,12 +372,6 @@ class LiveKitRoom:
                     await admin.announce(session_id, one.identity)
         except RoomsUnavailable as fault:
             self._log.debug("room_not_listed", why=str(fault))
-
-    async def _send(self, room: rtc.Room, payload: bytes) -> None:
-        try:
-            await room.local_participant.publish_data(payload, reliable=True, topic=STATUS_TOPIC)
-        except PublishDataError as fault:
-            self._log.debug("status_not_sent", why=redact(fault.message))
 
 
 def _occupant(who: rtc.RemoteParticipant) -> Occupant:

@@ -7,20 +7,23 @@ What the SDK forces on us (each measured):
 - A too short frame buffer is accepted and read beyond its end, a sound queue whose length is no
   multiple of 10 ms ends the process, a capture after ``aclose`` raises: all are ruled out here.
 - RGB24 is taken as red, green, blue, and costs a tenth of widening to RGBA in numpy first.
+- A track is made for one size or sound format. Frames of another size get a new track, published
+  before the old one goes, so that a page which follows tracks plays on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
 from livekit import rtc
 from livekit.rtc._proto.track_pb2 import FrameMetadataFeature
 from livekit.rtc._proto.video_frame_pb2 import FrameMetadata
-from livekit.rtc.participant import PublishTrackError
+from livekit.rtc.participant import PublishTrackError, UnpublishTrackError
 
-from gpu_node.room import Frame, Pcm
+from gpu_node.room import Frame, LinkFacts, Pcm
 from shared.errors import BadChunk, RoomsUnavailable
 from shared.rooms.tokens import redact
 
@@ -43,28 +46,27 @@ class LiveKitTracks:
     def __init__(self, room: rtc.Room, plays: Callable[[], bool]) -> None:
         self._room = room
         self._plays = plays
+        self._fps = MIN_ADVERTISED_FPS
         self._video: rtc.VideoSource | None = None
+        self._video_out: rtc.LocalTrackPublication | None = None
+        self._size: tuple[int, int] | None = None
+        """Of the frames that the present video track is for; None before the first one."""
         self._audio: rtc.AudioSource | None = None
+        self._audio_out: rtc.LocalTrackPublication | None = None
         self._closed = False
 
     async def publish_video(self, fps: int) -> None:
         """Publish the video track, black as yet; raises `RoomsUnavailable`."""
-        video = rtc.VideoSource(*_FIRST_SIZE)
-        track = rtc.LocalVideoTrack.create_video_track(VIDEO_TRACK, video)
-        options = rtc.TrackPublishOptions(
-            source=rtc.TrackSource.SOURCE_CAMERA,
-            video_codec=rtc.VideoCodec.VP8,
-            simulcast=False,
-            video_encoding=rtc.VideoEncoding(
-                max_bitrate=VIDEO_BITRATE_BPS, max_framerate=max(fps, MIN_ADVERTISED_FPS)
-            ),
-            frame_metadata_features=[
-                FrameMetadataFeature.FMF_USER_TIMESTAMP,
-                FrameMetadataFeature.FMF_FRAME_ID,
-            ],
-        )
-        await self._publish(track, options)
-        self._video = video
+        self._fps = fps
+        await self._publish_video(*_FIRST_SIZE)
+
+    async def fit_video(self, width: int, height: int) -> None:
+        """Have a track for frames of this size; see `gpu_node.room.Room`."""
+        before, self._size = self._size, (width, height)
+        if before not in (None, self._size) and self._plays():
+            old, old_out = self._video, self._video_out
+            await self._publish_video(width, height)
+            await self._withdraw(old, old_out)
 
     def capture(self, frame: Frame, frame_id: int) -> None:
         """Play one frame now, with its number and the time of now on it."""
@@ -81,11 +83,19 @@ class LiveKitTracks:
             ),
         )
 
+    async def fit_audio(self, sample_rate_hz: int, channels: int) -> None:
+        """Have a track for sound of this format."""
+        old, old_out = self._audio, self._audio_out
+        if old is not None and (old.sample_rate, old.num_channels) == (sample_rate_hz, channels):
+            return
+        if self._plays():
+            await self._publish_audio(sample_rate_hz, channels)
+            await self._withdraw(old, old_out)
+
     async def capture_audio(self, pcm: Pcm, sample_rate_hz: int) -> None:
         """Queue sound, in pieces so short that silence comes promptly."""
         channels = pcm.shape[1]
-        if self._audio is None and self._plays():
-            await self._publish_audio(sample_rate_hz, channels)
+        await self.fit_audio(sample_rate_hz, channels)
         piece_samples = max(1, int(sample_rate_hz * AUDIO_PIECE_S))
         for start in range(0, len(pcm), piece_samples):
             if self._closed or self._audio is None or not self._plays():
@@ -100,6 +110,28 @@ class LiveKitTracks:
         if self._audio is not None and not self._closed:
             self._audio.clear_queue()
 
+    async def until_watched(self) -> None:
+        """Return when somebody has subscribed to the video."""
+        if self._video_out is not None:
+            await self._video_out.wait_for_subscription()
+
+    async def link(self) -> LinkFacts | None:
+        """What the media engine counts; None while there's no connection."""
+        if self._closed or not self._plays():
+            return None
+        try:
+            stats = await self._room.get_rtc_stats()
+        except RuntimeError:  # the connection went away meanwhile
+            return None
+        sent_bytes, rtts_s = 0, []
+        for one in stats.publisher_stats:
+            match one.WhichOneof("stats"):
+                case "outbound_rtp":
+                    sent_bytes += one.outbound_rtp.sent.bytes_sent
+                case "candidate_pair" if one.candidate_pair.candidate_pair.nominated:
+                    rtts_s.append(one.candidate_pair.candidate_pair.current_round_trip_time)
+        return LinkFacts(sent_bytes=sent_bytes, rtt_s=max(rtts_s, default=None))
+
     async def aclose(self) -> None:
         """Free the sources; after the room was disconnected."""
         self._closed = True
@@ -107,18 +139,51 @@ class LiveKitTracks:
             if source is not None:
                 await source.aclose()
 
+    async def _publish_video(self, width: int, height: int) -> None:
+        video = rtc.VideoSource(width, height)
+        track = rtc.LocalVideoTrack.create_video_track(VIDEO_TRACK, video)
+        options = rtc.TrackPublishOptions(
+            source=rtc.TrackSource.SOURCE_CAMERA,
+            video_codec=rtc.VideoCodec.VP8,
+            simulcast=False,
+            video_encoding=rtc.VideoEncoding(
+                max_bitrate=VIDEO_BITRATE_BPS, max_framerate=max(self._fps, MIN_ADVERTISED_FPS)
+            ),
+            frame_metadata_features=[
+                FrameMetadataFeature.FMF_USER_TIMESTAMP,
+                FrameMetadataFeature.FMF_FRAME_ID,
+            ],
+        )
+        self._video_out = await self._publish(track, options)
+        self._video = video
+
     async def _publish_audio(self, sample_rate_hz: int, channels: int) -> None:
         audio = rtc.AudioSource(sample_rate_hz, channels, queue_size_ms=AUDIO_QUEUE_MS)
         track = rtc.LocalAudioTrack.create_audio_track(AUDIO_TRACK, audio)
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
-        await self._publish(track, options)
+        self._audio_out = await self._publish(track, options)
         self._audio = audio
 
-    async def _publish(self, track: rtc.LocalTrack, options: rtc.TrackPublishOptions) -> None:
+    async def _publish(
+        self, track: rtc.LocalTrack, options: rtc.TrackPublishOptions
+    ) -> rtc.LocalTrackPublication:
         try:
             async with asyncio.timeout(PUBLISH_TIMEOUT_S):
-                await self._room.local_participant.publish_track(track, options)
+                return await self._room.local_participant.publish_track(track, options)
         except TimeoutError as late:
             raise RoomsUnavailable(why="a track wasn't published in time") from late
         except PublishTrackError as fault:
             raise RoomsUnavailable(why=redact(fault.message)) from fault
+
+    async def _withdraw(
+        self,
+        source: rtc.VideoSource | rtc.AudioSource | None,
+        publication: rtc.LocalTrackPublication | None,
+    ) -> None:
+        """Take an old track out of the room; if that fails it goes with the connection."""
+        if source is None or publication is None:
+            return
+        with contextlib.suppress(UnpublishTrackError, TimeoutError):
+            async with asyncio.timeout(PUBLISH_TIMEOUT_S):
+                await self._room.local_participant.unpublish_track(publication.sid)
+        await source.aclose()

@@ -11,7 +11,7 @@ media and status in silence, and only `leave` is left to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -49,6 +49,32 @@ class Lost(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFacts:
+    """What a worker's connection carries, as the media engine counts it."""
+
+    sent_bytes: int
+    """Media since the join."""
+    rtt_s: float | None
+    """Round trip to the media server; None until it was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetStream:
+    """A file that somebody in the room begins to send on ``tf.asset``."""
+
+    stream_id: str
+    name: str
+    mime_type: str
+    size_bytes: int | None
+    """As the sender announced it; None if it didn't."""
+    attributes: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+    """Ends with the file; raises `ConnectionError` when the rest won't come."""
+    close: Callable[[], None]
+    """To be called by whoever doesn't read to the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoomEvents:
     """What a room tells its runner."""
 
@@ -64,6 +90,8 @@ class RoomEvents:
     on_arrival: Callable[[str], None] = lambda _identity: None
     """A participant (again) takes data from now on: what it should know can be said to it. A reload
     of the controller's page is an arrival too, though presence doesn't change by it."""
+    on_asset: Callable[[str, AssetStream], None] = lambda _sender, stream: stream.close()
+    """(sender identity, the stream), exactly as received: nothing is checked yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +122,20 @@ class Room(Protocol):
         """Play one frame now. Without a word nothing happens while silent or not in the room."""
         ...
 
+    async def fit_video(self, width: int, height: int) -> None:
+        """Make sure that the video track is one for frames of this size.
+
+        The first call of a join fixes it; another size gets a track of its own, and the old one
+        goes. Raises `RoomsUnavailable`.
+        """
+        ...
+
+    async def fit_audio(self, sample_rate_hz: int, channels: int) -> None:
+        """The same for sound; the first call makes the track."""
+        ...
+
     async def capture_audio(self, pcm: Pcm, sample_rate_hz: int) -> None:
-        """Queue sound; waits while more than 200 ms are queued. The first call fixes the format."""
+        """Queue sound; waits while more than 200 ms are queued."""
         ...
 
     def mute(self, silent: bool) -> None:
@@ -104,6 +144,18 @@ class Room(Protocol):
 
     async def send_status(self, body: Mapping[str, object]) -> None:
         """Say *body* to all on ``tf.status``, reliably; trimmed to 15 KiB."""
+        ...
+
+    async def send_metrics(self, body: Mapping[str, object]) -> None:
+        """Say *body* to all on ``tf.metrics``; what gets lost isn't sent again."""
+        ...
+
+    async def until_watched(self) -> None:
+        """Return when somebody has subscribed to the video track."""
+        ...
+
+    async def link(self) -> LinkFacts | None:
+        """What the connection carries; None while there is none."""
         ...
 
     async def leave(self) -> None:

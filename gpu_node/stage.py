@@ -174,6 +174,16 @@ class Stage:
             self.say(self._status.first_frame(frame_id))
             self._events.on_first_frame()
 
+    async def fit_video(self, width: int, height: int) -> None:
+        """Have a video track for frames of this size; raises `RoomsUnavailable`."""
+        if self._room is not None and self.check():
+            await self._room.fit_video(width, height)
+
+    async def fit_audio(self, sample_rate_hz: int, channels: int) -> None:
+        """Have an audio track for this format; raises `RoomsUnavailable`."""
+        if self._room is not None and self.check():
+            await self._room.fit_audio(sample_rate_hz, channels)
+
     async def capture_audio(self, pcm: Pcm, sample_rate_hz: int) -> None:
         """Queue sound, if audible."""
         if self._room is not None and self.check():

@@ -25,6 +25,7 @@ from enum import StrEnum
 from typing import NoReturn, TypeGuard
 
 CONTROL_TOPIC = "tf.control"
+ASSET_TOPIC = "tf.asset"
 
 PROTOCOL_VERSION = 1
 MAX_SEQ = 2**53 - 1

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from shared.room_protocol import ControlRejected
 
 STATUS_TOPIC = "tf.status"
+METRICS_TOPIC = "tf.metrics"
+"""Lossy, once a second: how well the session plays."""
 MAX_STATUS_BYTES = 15 * 1024
 
 _MAX_TEXT_CHARS = 1000

@@ -78,6 +78,11 @@ class ChunkStream:
         self._made_in_s.append(made[1])
         return made[0]
 
+    @property
+    def last_made_in_s(self) -> float:
+        """How long the service took for the chunk that was taken last."""
+        return self._made_in_s[-1] if self._made_in_s else 0.0
+
     def needed_in(self, seconds: float) -> None:
         """The player will need the next chunk in *seconds*: have it made just before."""
         if self._asking is not None:

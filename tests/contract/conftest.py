@@ -29,7 +29,12 @@ class Person(Protocol):
     @property
     def statuses(self) -> list[dict[str, object]]: ...
     @property
+    def metrics(self) -> list[dict[str, object]]: ...
+    @property
     def audio(self) -> list[object]: ...
+    async def send_file(
+        self, data: bytes, name: str = ..., attributes: dict[str, str] | None = ...
+    ) -> None: ...
     async def say(self, body: object, topic: str = ...) -> None: ...
     async def leave(self) -> None: ...
     def of_type(self, type_: str) -> list[dict[str, object]]: ...
@@ -42,9 +47,15 @@ class FakeVisitor:
         self.person = person
         self.frames, self.statuses = person.frames, person.statuses
         self.audio, self.of_type = person.audio, person.of_type
+        self.metrics = person.metrics
 
     async def say(self, body: object, topic: str = "tf.control") -> None:
         self.person.say(body, topic)
+
+    async def send_file(
+        self, data: bytes, name: str = "picture.png", attributes: dict[str, str] | None = None
+    ) -> None:
+        self.person.send_file(data, name, attributes=attributes)
 
     async def leave(self) -> None:
         self.person.leave()

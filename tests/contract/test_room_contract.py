@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from gpu_node.room import Frame, Lost, Room, RoomEvents, RoomRequest
+from gpu_node.room import AssetStream, Frame, Lost, Pcm, Room, RoomEvents, RoomRequest
 from shared.errors import RoomsUnavailable
 from shared.ids import WorkerIdentity, new_session_id
 from shared.records import Presence
@@ -28,6 +29,7 @@ class Witness:
     lost: list[str] = field(default_factory=list)
     arrivals: list[str] = field(default_factory=list)
     outranked: list[int] = field(default_factory=list)
+    files: list[tuple[str, AssetStream]] = field(default_factory=list)
 
     def events(self) -> RoomEvents:
         return RoomEvents(
@@ -36,6 +38,7 @@ class Witness:
             on_lost=self.lost.append,
             on_arrival=self.arrivals.append,
             on_outranked=self.outranked.append,
+            on_asset=lambda *file: self.files.append(file),
         )
 
 
@@ -158,6 +161,79 @@ async def test_sound_arrives(house: House, workers: Workers) -> None:
         return bool(alice.audio)
 
     await wait_until(heard, "alice hears a tone")
+
+
+async def test_frames_of_another_size_arrive(house: House, workers: Workers) -> None:
+    """A track is made to fit, and who watches sees the new size."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    room, witness = await workers.join()
+    for number, (width, height) in enumerate([(320, 180), (180, 320), (320, 180)]):
+        await room.fit_video(width, height)
+        frame = np.full((height, width, 3), 90, np.uint8)
+
+        def seen(frame: Frame = frame, number: int = number) -> bool:
+            room.capture(frame, 1000 * number + 1)
+            last = alice.frames[-1] if alice.frames else None
+            return last is not None and last.frame_id > 1000 * number
+
+        await wait_until(seen, f"frames of {width}x{height} arrive")
+        assert alice.frames[-1].image.shape == frame.shape
+    assert witness.lost == []
+
+
+async def test_sound_of_another_format_arrives(house: House, workers: Workers) -> None:
+    """A track is made to fit."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    room, witness = await workers.join()
+    for rate_hz, channels in ((48_000, 1), (24_000, 2)):
+        await room.fit_audio(rate_hz, channels)
+        wave = 8000 * np.sin(np.arange(rate_hz // 10) / rate_hz * 2 * np.pi * 440)
+        tone = np.repeat(wave.astype(np.int16).reshape(-1, 1), channels, axis=1)
+        alice.audio.clear()
+
+        async def heard(tone: Pcm = tone, rate_hz: int = rate_hz) -> bool:
+            await room.capture_audio(tone, rate_hz)
+            return len(alice.audio) > 3
+
+        await wait_until(heard, f"alice hears {rate_hz} Hz")
+    assert witness.lost == []
+
+
+async def test_figures_reach_all(house: House, workers: Workers) -> None:
+    """On a topic of their own."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    room, _ = await workers.join()
+
+    async def told() -> bool:
+        await room.send_metrics({"type": "metrics", "fps": 16.0})
+        return bool(alice.metrics)
+
+    await wait_until(told, "figures arrive")
+    assert alice.metrics[0] == {"type": "metrics", "fps": 16.0}
+    assert alice.statuses == []
+
+
+async def test_a_file_arrives_piece_by_piece(house: House, workers: Workers) -> None:
+    """With who sent it, name, kind, size and attributes."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    _, witness = await workers.join()
+    data = bytes(range(256)) * 400
+    await alice.send_file(data, "castle.png", {"asset_id": "7"})
+    await wait_until(lambda: witness.files, "the file is announced")
+    sender, stream = witness.files[0]
+    assert (sender, stream.name, stream.mime_type) == ("alice", "castle.png", "image/png")
+    assert (stream.size_bytes, stream.attributes) == (len(data), {"asset_id": "7"})
+    assert b"".join([piece async for piece in stream.chunks]) == data
+    stream.close()
+
+
+async def test_a_watcher_is_noticed(house: House, workers: Workers) -> None:
+    """Whoever must not miss the first frame waits for one."""
+    room, _ = await workers.join()
+    watched = asyncio.ensure_future(room.until_watched())
+    assert not (await asyncio.wait({watched}, timeout=0.1))[0]
+    await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    await wait_until(watched.done, "alice watches")
 
 
 async def test_nothing_leaves_while_silent(house: House, workers: Workers) -> None:

@@ -18,12 +18,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpu_node.room import Frame, Lost, Pcm, RoomRequest
+from gpu_node.room import AssetStream, Frame, LinkFacts, Lost, Pcm, RoomRequest
 from gpu_node.roster import Occupant, Roster
 from shared.errors import RoomsUnavailable
 from shared.records import Presence
@@ -41,6 +41,47 @@ class SeenFrame:
     image: Frame
 
 
+_FILES = itertools.count(1)
+_PIECE_BYTES = 15_000
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeFile:
+    """A file on its way."""
+
+    stream_id: str
+    data: bytes
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    """Cleared by a test to hold it half-way."""
+    breaks: bool = False
+    closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.goes_on.set()
+
+    def stream(self, name: str, size_bytes: int, attributes: dict[str, str]) -> AssetStream:
+        """How it looks to the worker."""
+        return AssetStream(
+            stream_id=self.stream_id,
+            name=name,
+            mime_type="image/png",
+            size_bytes=size_bytes or None,
+            attributes=attributes,
+            chunks=self._pieces(),
+            close=self._close,
+        )
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self.data), _PIECE_BYTES):
+            await self.goes_on.wait()
+            if self.breaks:
+                raise ConnectionError("the sender has gone")
+            yield self.data[start : start + _PIECE_BYTES]
+
+    def _close(self) -> None:
+        self.closed = True
+
+
 @dataclass(slots=True, kw_only=True)
 class FakePerson:
     """A controller or viewer in a room; what it received is in its lists."""
@@ -52,6 +93,7 @@ class FakePerson:
     frames: list[SeenFrame] = field(default_factory=list)
     statuses: list[dict[str, object]] = field(default_factory=list)
     audio: list[tuple[int, Pcm]] = field(default_factory=list)
+    metrics: list[dict[str, object]] = field(default_factory=list)
 
     def say(self, body: object, topic: str = CONTROL_TOPIC, *, nameless: bool = False) -> None:
         """Send JSON (or raw bytes) to the workers; a viewer's token lets nothing through."""
@@ -60,6 +102,21 @@ class FakePerson:
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         for room in self.stage.rooms():
             room.hear("" if nameless else self.identity, payload, topic)
+
+    def send_file(
+        self,
+        data: bytes,
+        name: str = "picture.png",
+        *,
+        told: int | None = None,
+        attributes: dict[str, str] | None = None,
+    ) -> FakeFile:
+        """Send a file on ``tf.asset``; with *told* its size is announced as something else."""
+        size_bytes = len(data) if told is None else told
+        file = FakeFile(stream_id=f"file-{next(_FILES)}", data=data)
+        for room in self.stage.rooms():
+            room.receive_file(self.identity, file.stream(name, size_bytes, attributes or {}))
+        return file
 
     def of_type(self, type_: str) -> list[dict[str, object]]:
         """Statuses of one type, in order of arrival."""
@@ -77,12 +134,17 @@ class FakeStage:
         self._venue = venue
         self.session_id = session_id
         self.people: dict[str, FakePerson] = {}
+        self.fitted: list[tuple[str, int, int]] = []
+        """Formats that tracks were asked for."""
         self.workers: dict[str, FakeRoom] = {}
+        self.link: LinkFacts | None = None
+        self.visited = asyncio.Event()
 
     def enter(self, identity: str, role: Role | None = Role.CONTROLLER) -> FakePerson:
         """Let somebody in. Entering again under the same identity is a reload: see `reload`."""
         person = FakePerson(stage=self, sid=self._venue.new_sid(), identity=identity, role=role)
         self.people[person.sid] = person
+        self.visited.set()
         for room in self.rooms():
             room.see_enter(Occupant(sid=person.sid, identity=identity, role=role))
         return person
@@ -207,6 +269,14 @@ class FakeRoom:
                 )
             )
 
+    async def fit_video(self, width: int, height: int) -> None:
+        """Note the size of the track."""
+        self._stage.fitted.append(("video", width, height))
+
+    async def fit_audio(self, sample_rate_hz: int, channels: int) -> None:
+        """Note the format of the track."""
+        self._stage.fitted.append(("audio", sample_rate_hz, channels))
+
     async def capture_audio(self, pcm: Pcm, sample_rate_hz: int) -> None:
         """Let everybody in the room hear it, at once."""
         if not self._here or self._silent:
@@ -226,6 +296,22 @@ class FakeRoom:
         for person in self._stage.people.values():
             person.statuses.append(said)
 
+    async def send_metrics(self, body: Mapping[str, object]) -> None:
+        """Let everybody in the room have the figures."""
+        if not self._here or self._silent:
+            return
+        said = json.loads(encode_status(body))
+        for person in self._stage.people.values():
+            person.metrics.append(said)
+
+    async def until_watched(self) -> None:
+        """Whoever was ever in the room has watched."""
+        await self._stage.visited.wait()
+
+    async def link(self) -> LinkFacts | None:
+        """A connection that carries as much as it's told to."""
+        return self._stage.link if self._here else None
+
     async def leave(self) -> None:
         """Leave; again is fine."""
         self._leaving = True
@@ -234,6 +320,10 @@ class FakeRoom:
     def hear(self, sender: str, payload: bytes, topic: str) -> None:
         """A data message arrives."""
         self._soon(self._request.events.on_control, sender, payload, topic)
+
+    def receive_file(self, sender: str, stream: AssetStream) -> None:
+        """A file begins to arrive."""
+        self._soon(self._request.events.on_asset, sender, stream)
 
     def see_enter(self, newcomer: Occupant) -> None:
         """Somebody enters; a worker among them changes who may play."""

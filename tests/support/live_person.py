@@ -15,8 +15,8 @@ import numpy as np
 from livekit import rtc
 
 from gpu_node.room import Pcm
-from shared.room_protocol import CONTROL_TOPIC
-from shared.room_status import STATUS_TOPIC
+from shared.room_protocol import ASSET_TOPIC, CONTROL_TOPIC
+from shared.room_status import METRICS_TOPIC, STATUS_TOPIC
 from tests.support.fake_room import SeenFrame
 
 AUDIO_RATE_HZ = 48_000
@@ -28,6 +28,9 @@ class LivePerson:
     def __init__(self) -> None:
         self.frames: list[SeenFrame] = []
         self.statuses: list[dict[str, object]] = []
+        self.metrics: list[dict[str, object]] = []
+        self.tracks: list[str] = []
+        """Names of the tracks that it has subscribed to, in order."""
         self.audio: list[tuple[int, Pcm]] = []
         self.room = rtc.Room()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -42,6 +45,20 @@ class LivePerson:
         """Send JSON (or raw bytes) reliably."""
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         await self.room.local_participant.publish_data(payload, reliable=True, topic=topic)
+
+    async def send_file(
+        self, data: bytes, name: str = "picture.png", attributes: dict[str, str] | None = None
+    ) -> None:
+        """Send a file on ``tf.asset``, as a page does: piece by piece, its size told first."""
+        writer = await self.room.local_participant.stream_bytes(
+            name,
+            total_size=len(data),
+            mime_type="image/png",
+            attributes=attributes,
+            topic=ASSET_TOPIC,
+        )
+        await writer.write(data)
+        await writer.aclose()
 
     def of_type(self, type_: str) -> list[dict[str, object]]:
         """Statuses of one type, in order of arrival."""
@@ -60,6 +77,7 @@ class LivePerson:
         _publication: rtc.RemoteTrackPublication,
         who: rtc.RemoteParticipant,
     ) -> None:
+        self.tracks.append(track.name)
         if isinstance(track, rtc.RemoteVideoTrack):
             self._run(self._watch(track, who.identity))
         else:
@@ -68,6 +86,8 @@ class LivePerson:
     def _on_data(self, packet: rtc.DataPacket) -> None:
         if packet.topic == STATUS_TOPIC:
             self.statuses.append(json.loads(packet.data))
+        elif packet.topic == METRICS_TOPIC:
+            self.metrics.append(json.loads(packet.data))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

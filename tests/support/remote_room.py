@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Mapping
 
-from gpu_node.room import Frame, Lost, Pcm, RoomRequest
+from gpu_node.room import Frame, LinkFacts, Lost, Pcm, RoomRequest
 from shared.errors import RoomsUnavailable
 from shared.records import Presence
 
@@ -72,6 +72,22 @@ class RemoteRoom:
 
     async def capture_audio(self, pcm: Pcm, sample_rate_hz: int) -> None:
         """The synthetic service makes no sound."""
+
+    async def fit_video(self, width: int, height: int) -> None:
+        """Pictures don't travel."""
+
+    async def fit_audio(self, sample_rate_hz: int, channels: int) -> None:
+        """Nor does sound."""
+
+    async def send_metrics(self, body: Mapping[str, object]) -> None:
+        """Nobody looks at them."""
+
+    async def until_watched(self) -> None:
+        """Somebody always watches."""
+
+    async def link(self) -> LinkFacts | None:
+        """Nothing is counted."""
+        return None
 
     def mute(self, silent: bool) -> None:
         """Stop or resume whatever leaves."""

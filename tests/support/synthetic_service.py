@@ -4,11 +4,14 @@ Its sessions yield chunks of tiny grey frames whose brightness counts up. The se
 what goes wrong: ``fail_in`` is one of ``create``, ``config``, ``pull``, ``frame``, ``error_chunk``,
 ``half_character``, ``push``, ``close`` or ``process`` (then the node dies); ``chunks`` ends the
 session by itself; ``hang_close`` blocks the clean-up until the test sets the event of `Journal`.
+``sound_hz`` adds sound, ``change_at`` is the chunk from which pictures are larger and sound is of
+another rate.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
 import threading
@@ -18,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-FRAMES = 2
+FRAMES, FPS = 2, 50
 
 
 @dataclass
@@ -96,12 +99,22 @@ class SyntheticService:
         self.journal.closed.append(session_id)
 
     def _chunk(self, index: int, config: dict[str, Any]) -> dict[str, Any]:
-        shape = (8, 8) if index == 1 and config.get("fail_in") == "frame" else (16, 16, 3)
+        changed = index >= config.get("change_at", 1_000_000)
+        shape = (32, 24, 3) if changed else (16, 16, 3)
+        if index == 1 and config.get("fail_in") == "frame":
+            shape = (8, 8)  # type: ignore[assignment]
         frames = [
             np.full(shape, (index * FRAMES + offset) % 256, dtype=np.uint8)
             for offset in range(FRAMES)
         ]
-        return {"type": "chunk", "index": index, "fps": 50, "frames": frames}
+        chunk = {"type": "chunk", "index": index, "fps": FPS, "frames": frames}
+        if rate_hz := int(config.get("sound_hz", 0)) // (2 if changed else 1):
+            pcm = np.full(rate_hz * FRAMES // FPS, 1 + index % 1000, dtype="<i2")
+            chunk |= {
+                "audio_b64": base64.b64encode(pcm.tobytes()).decode(),
+                "audio_sample_rate": rate_hz,
+            }
+        return chunk
 
     def _note(self, method: str) -> None:
         self.journal.threads[method] = threading.get_ident()
