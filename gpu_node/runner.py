@@ -28,6 +28,7 @@ from shared.errors import (
     InvalidConfig,
     RoomsUnavailable,
     ServiceFault,
+    ServiceLost,
     StoreUnavailable,
     UnknownSession,
 )
@@ -182,6 +183,8 @@ class Runner:
                 return error.verdict
             case InvalidConfig():
                 return End(reason=Reason.INVALID_CONFIG, error=str(error))
+            case ServiceLost():
+                return GiveBack(why="service_lost")
             case ServiceFault():
                 self._log.warning("service_fault", exc_info=error)
                 return End(reason=Reason.SERVICE_ERROR, error=str(error))

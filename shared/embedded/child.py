@@ -24,6 +24,7 @@ from shared.embedded import tether
 TAIL_LINES = 15
 _LOG_LIMIT_BYTES = 8 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
+_LAST_OUTPUT_WITHIN_S = 1.0
 
 Probe = Callable[[], Awaitable[bool]]
 
@@ -118,12 +119,16 @@ class Child:
         self._pump = asyncio.create_task(self._read(process), name=f"{self.spec.name}-output")
 
     async def wait(self) -> int:
-        """Return the exit status once the process and all of its output are done."""
+        """Return the exit status once the process is done and, within a moment, its output.
+
+        The moment is for a grandchild that left the process group and holds the pipe open.
+        """
         if self._process is None or self._pump is None:
             raise RuntimeError(f"{self.spec.name} was never started")
         status = await self._process.wait()
         self.signal(signal.SIGKILL)  # whatever it left in its process group
-        await self._pump
+        await asyncio.wait({self._pump}, timeout=_LAST_OUTPUT_WITHIN_S)
+        self._pump.cancel()
         self._graveyard.tell("-", self._process.pid)
         return status
 

@@ -1,0 +1,1 @@
+"""The model service in a process of its own."""
