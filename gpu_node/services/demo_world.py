@@ -15,7 +15,8 @@ whose methods are the whole contract:
 ``has_session`` and ``configure_session_capacity`` are optional. All sessions share one event loop,
 so drawing goes to a thread, and each chunk is drawn shortly before it is due: then the newest
 controls are in it. The world itself is in the files beside this one: ``demo_world_town.py`` makes a
-place from a prompt, ``demo_world_walk.py`` moves a player in it, ``demo_world_view.py`` draws it.
+place from a prompt, ``demo_world_walk.py`` moves a player in it, ``demo_world_view.py`` draws it,
+``demo_world_sound.py`` lets it be heard.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import binascii
 import functools
 import importlib.util
 import io
+import math
 import threading
 import time
 import uuid
@@ -74,7 +76,9 @@ def _beside(name: str) -> ModuleType:
     return module
 
 
-town, walk, view = (_beside(f"demo_world_{part}") for part in ("town", "walk", "view"))
+town, walk, view, sound = (
+    _beside(f"demo_world_{part}") for part in ("town", "walk", "view", "sound")
+)
 
 
 @dataclass(slots=True)
@@ -186,15 +190,17 @@ class DemoWorld:
         if session is None:
             return
         index, chunk_s, due_s = 0, CHUNK_FRAMES / session.fps, self._clock()
-        prompt, walker = "", None
+        prompt, walker, heard = "", None, None
         while await self._wait(session, due_s - min(LEAD_S, chunk_s)):
             if walker is None or prompt != session.prompt:
                 prompt = session.prompt
                 walker = walk.Walker(await asyncio.to_thread(self._place, prompt, session.picture))
+                heard = sound.Sound(prompt)
             elif session.reset_wanted:
                 walker = walk.Walker(walker.place)
             session.reset_wanted = False
-            yield await asyncio.to_thread(self._draw, session, walker, index)
+            chunk = await asyncio.to_thread(self._draw, session, walker, index)
+            yield chunk | _heard(heard, walker, chunk_s)
             index += 1
             # Whoever takes a chunk late gets the next one at once, but never a burst of them.
             due_s = max(due_s + chunk_s, self._clock())
@@ -235,6 +241,16 @@ def _make_place(prompt: str, picture: bytes | None) -> Any:
     shape = (PICTURE_SIZE, PICTURE_SIZE, 3)
     pixels = None if picture is None else np.frombuffer(picture, np.uint8).reshape(shape) / 255
     return view.World(**town.bake(prompt, pixels))
+
+
+def _heard(heard: Any, walker: Any, duration_s: float) -> dict[str, Any]:
+    forward, sideways, turn, _ = (float(pace) for pace in walker.pace)
+    motion = sound.Motion(math.hypot(forward, sideways), turn, walker.walked_cells)
+    return {
+        "audio_b64": base64.b64encode(heard.next(duration_s, motion)).decode(),
+        "audio_sample_rate": sound.RATE_HZ,
+        "audio_channels": sound.CHANNELS,
+    }
 
 
 def _look(walker: Any) -> Any:

@@ -154,3 +154,15 @@ def test_blocked_autoplay_asks_for_a_tap(people: People) -> None:
     person.page.get_by_role("button", name="Tap to start").click()
     expect(person.page.get_by_role("button", name="Tap to start")).to_be_hidden()
     person.wait_for_stage()
+
+
+def test_the_world_is_heard_and_can_be_silenced(people: People) -> None:
+    """Sound comes with the picture; one button takes it away and gives it back."""
+    person = people.arrive()
+    person.enter()
+    person.wait_for_stage()
+    wait_until_sync(lambda: person.debug["heardS"] > 0.5, "the world is heard", 10)
+    person.press_button("Sound off")
+    assert person.debug["heardS"] == 0
+    person.press_button("Sound on")
+    wait_until_sync(lambda: person.debug["heardS"] > 0, "it is heard again")

@@ -6,6 +6,8 @@ export interface Debug {
   readonly worker: string | null;
   /** Real frames painted since the page was loaded. */
   readonly frames: number;
+  /** Seconds of the world's sound that were played into the loudspeaker. */
+  readonly heardS: number;
   readonly rttMs: number | null;
   readonly sessionId: string | null;
 }

@@ -25,6 +25,7 @@ if (address !== null) {
     picture: watcher.getView().picture,
     worker: watcher.stage.workerIdentity,
     frames: watcher.stage.pulse.frames,
+    heardS: watcher.stage.heardS,
     rttMs: null,
     sessionId: address.sessionId,
   }));
@@ -37,6 +38,7 @@ if (address !== null) {
     picture: player.getView().picture,
     worker: player.run?.stage.workerIdentity ?? null,
     frames: player.run?.stage.pulse.frames ?? 0,
+    heardS: player.run?.stage.heardS ?? 0,
     rttMs: player.getView().numbers.rttMs,
     sessionId: player.run?.sessionId ?? null,
   }));

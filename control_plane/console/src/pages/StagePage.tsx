@@ -4,6 +4,7 @@ import { listenForKeys } from "../controls/listen";
 import { CurtainView } from "../parts/CurtainView";
 import { HeldKeys, KeysHint } from "../parts/KeysHint";
 import { ShareButton } from "../parts/ShareButton";
+import { SoundButton } from "../parts/SoundButton";
 import { StageFrame } from "../parts/StageFrame";
 import { TopSign } from "../parts/TopSign";
 import { useNow } from "../parts/use-now";
@@ -38,6 +39,7 @@ export function StagePage({ player, view }: Props) {
       <span className="fill" />
       <StageNumbers view={view} />
       <span className="buttons">
+        <SoundButton sound={view.sound} onClick={() => void run.stage.toggleSound()} />
         <ShareButton makeLink={() => player.viewerLink()} />
         <button type="button" disabled={view.ending} onClick={() => player.end()}>
           Stop

@@ -81,6 +81,7 @@ export class SessionRun {
         onHint: () => this.poller.poke(),
         onWorker: () => this.onWorker(),
         onBlocked: (blocked) => this.update({ blocked }),
+        onSound: (sound) => this.update({ sound }),
         onLost: (why) => this.onLost(why),
       },
       place.playedMs,

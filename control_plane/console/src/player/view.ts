@@ -2,6 +2,7 @@
 
 import type { Entry, SessionRecord } from "../api/types";
 import type { Lease } from "../stage/protocol";
+import type { Sound } from "../stage/stage";
 import type { Ending } from "../words/endings";
 import type { Refusal } from "../words/refusals";
 import type { Picture } from "../words/states";
@@ -57,6 +58,7 @@ export interface View {
   readonly held: readonly string[];
   readonly hasPressed: boolean;
   readonly blocked: boolean;
+  readonly sound: Sound;
   /** Wall time at which the session's time is up, once the end is near. */
   readonly upAtMs: number | null;
   /** Wall time at which this stage closes and the session moves to another one. */
@@ -84,6 +86,7 @@ export const FRESH = {
   held: [],
   hasPressed: false,
   blocked: false,
+  sound: "none",
   upAtMs: null,
   movesAtMs: null,
   lease: null,

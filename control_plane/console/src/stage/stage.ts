@@ -34,11 +34,15 @@ export interface StageEvents {
   onHint(): void;
   /** The picture is somebody else's from now on (or the first one's). */
   onWorker(identity: string | null): void;
-  /** The browser refuses to play without a gesture, or plays again. */
+  /** The browser refuses to show the picture without a gesture, or shows it again. */
   onBlocked(blocked: boolean): void;
+  onSound(sound: Sound): void;
   /** The room is gone; `duplicate`: the same identity joined elsewhere. */
   onLost(why: "duplicate" | "lost"): void;
 }
+
+/** `none`: the worker sends no sound; `blocked`: the browser wants a gesture first. */
+export type Sound = "none" | "on" | "off" | "blocked";
 
 interface Described extends Somebody {
   readonly participant: RemoteParticipant;
@@ -97,6 +101,10 @@ export class Stage {
     return this.worker?.identity ?? null;
   }
 
+  get heardS(): number {
+    return this.audio.muted ? 0 : this.audio.currentTime;
+  }
+
   /** People in the room who only watch. */
   get viewers(): number {
     const others = [...(this.room?.remoteParticipants.values() ?? [])].map(describe);
@@ -150,6 +158,14 @@ export class Stage {
   /** In a click: start what the browser blocked. */
   async unblock(): Promise<void> {
     await Promise.allSettled([this.room?.startVideo(), this.room?.startAudio()]);
+    this.tellBlocked();
+  }
+
+  /** In a click: let the world be heard, or silence it. */
+  async toggleSound(): Promise<void> {
+    const blocked = this.heardAs() === "blocked";
+    this.audio.muted = !blocked && !this.audio.muted;
+    if (blocked) await this.room?.startAudio().catch(() => undefined);
     this.tellBlocked();
   }
 
@@ -236,12 +252,19 @@ export class Stage {
     this.sounding?.detach(this.audio);
     this.sounding = next;
     next?.attach(this.audio);
+    this.events.onSound(this.heardAs());
+  }
+
+  private heardAs(): Sound {
+    if (this.sounding === null || this.room === null) return "none";
+    if (!this.room.canPlaybackAudio) return "blocked";
+    return this.audio.muted ? "off" : "on";
   }
 
   private tellBlocked(): void {
     if (this.room === null) return;
-    const silent = this.sounding !== null && !this.room.canPlaybackAudio;
-    this.events.onBlocked(!this.room.canPlaybackVideo || silent);
+    this.events.onBlocked(!this.room.canPlaybackVideo);
+    this.events.onSound(this.heardAs());
   }
 
   private forget(): void {

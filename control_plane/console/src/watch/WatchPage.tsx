@@ -3,6 +3,7 @@ import { useEffect, useSyncExternalStore } from "react";
 import { CurtainView } from "../parts/CurtainView";
 import { LiveRegion } from "../parts/LiveRegion";
 import { Sign } from "../parts/Sign";
+import { SoundButton } from "../parts/SoundButton";
 import { StageFrame } from "../parts/StageFrame";
 import { watchCurtain, watchSign } from "../words/watching";
 import type { Watcher } from "./watcher";
@@ -22,13 +23,14 @@ export function WatchPage({ watcher }: { watcher: Watcher }) {
         {view.picture === "live" && <span>{view.fps} fps</span>}
         {view.viewers > 0 && <span>{view.viewers + 1} watching</span>}
       </span>
-      {view.trouble === "open_elsewhere" && (
-        <span className="buttons">
+      <span className="buttons">
+        <SoundButton sound={view.sound} onClick={() => void watcher.stage.toggleSound()} />
+        {view.trouble === "open_elsewhere" && (
           <button type="button" onClick={() => watcher.watchHere()}>
             Watch here
           </button>
-        </span>
-      )}
+        )}
+      </span>
     </>
   );
   return (

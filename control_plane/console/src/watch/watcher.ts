@@ -10,7 +10,7 @@ import { Patience } from "../api/patience";
 import { Poller } from "../api/poller";
 import { ticker } from "../api/ticker";
 import { hasEnded, isOnStage, type SessionRecord } from "../api/types";
-import { Stage } from "../stage/stage";
+import { type Sound, Stage } from "../stage/stage";
 import type { Picture } from "../words/states";
 import type { WatchAddress } from "./address";
 
@@ -27,6 +27,7 @@ export interface WatchView {
   readonly fps: number;
   readonly viewers: number;
   readonly blocked: boolean;
+  readonly sound: Sound;
   readonly trouble: Trouble | null;
 }
 
@@ -45,6 +46,7 @@ export class Watcher {
     fps: 0,
     viewers: 0,
     blocked: false,
+    sound: "none",
     trouble: null,
   };
 
@@ -56,6 +58,7 @@ export class Watcher {
       onHint: () => this.poller.poke(),
       onWorker: () => undefined,
       onBlocked: (blocked) => this.set({ blocked }),
+      onSound: (sound) => this.set({ sound }),
       onLost: (why) => this.onLost(why),
     });
     this.poller = new Poller({
