@@ -86,9 +86,9 @@ class Child:
         except OSError:
             die_with_family()
 
-    def send_chunk(self, session: str, number: int, parcel: Parcel) -> None:
+    def send_chunk(self, head: dict[str, Any], parcel: Parcel) -> None:
         """Copy a chunk's media into a slot, and tell the node."""
-        head = {"say": "chunk", "session": session, "number": number, **named(parcel)}
+        head = {"say": "chunk", **head, **named(parcel)}
         if parcel.blobs:
             head["slot"], block = self._slots.lend(parcel.size_bytes)
             parcel.fill(block)
@@ -201,7 +201,12 @@ class Feed:
         self._child.send(encode({"say": "end", "session": self._session, "error": error}))
 
     def _send(self, parcel: Parcel) -> None:
-        call_foreign(lambda: self._child.send_chunk(self._session, self._sent, parcel), _unfit)
+        head = {
+            "session": self._session,
+            "number": self._sent,
+            "made_in_s": self._stream.last_made_in_s,
+        }
+        call_foreign(lambda: self._child.send_chunk(head, parcel), _unfit)
 
     def do(self, what: str, head: Mapping[str, Any]) -> None:
         """The node wants something of the stream; a wish for a chunk that was sent came late."""

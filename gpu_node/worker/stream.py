@@ -31,6 +31,8 @@ class ChildStream:
         self._error: ServiceFault | None = None
         self.is_wanted = False
         """The player waits."""
+        self.last_made_in_s = 0.0
+        """How long the service took for the chunk that has come last."""
         self.ended = asyncio.Event()
 
     @property
@@ -80,9 +82,10 @@ class ChildStream:
 
     # --- told by the host -----------------------------------------------------------------------
 
-    def on_chunk(self, chunk: Chunk) -> None:
-        """A chunk has come."""
+    def on_chunk(self, chunk: Chunk, made_in_s: float) -> None:
+        """A chunk has come, which took the service so long."""
         self._received += 1
+        self.last_made_in_s = made_in_s
         self._inbox.put_nowait(chunk)
 
     def on_end(self, error: ServiceFault | None) -> None:
