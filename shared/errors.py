@@ -9,6 +9,7 @@
     │   └── BodyTooLarge        413
     ├── NotAllowed              401 / 403
     │   ├── BadSessionToken     403
+    │   ├── BadWebhook          401
     │   ├── ForeignHost         403
     │   └── ForeignOrigin       403
     ├── NotFound                404
@@ -125,6 +126,18 @@ class BadSessionToken(NotAllowed):
     def __init__(self) -> None:
         super().__init__(
             "This call needs the session's own session_token: send it as 'Authorization: Bearer …'."
+        )
+
+
+class BadWebhook(NotAllowed):
+    """What says that it comes from the media server isn't signed with its key."""
+
+    code = "bad_webhook"
+    status = 401
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This isn't signed with our LiveKit key: let LiveKit's webhook use the same api_key."
         )
 
 
