@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,21 +18,18 @@ import structlog
 from scripts.chaos_run.append_only_file import AppendOnlyFile
 from scripts.chaos_run.fault_proxy import FaultProxy
 from scripts.chaos_run.member import Member, Surprise
+from scripts.chaos_run.processes import node, redis_with_file, replica
 from scripts.chaos_run.schedule import NODE_TTL_S, NODES, POOL, REDIS, REPLICAS
 from scripts.chaos_run.venue import Venue
 from shared.embedded.child import ChildSpec, Graveyard
 from shared.embedded.ports import free_port
-from shared.embedded.probes import http_ok, redis_pong
-from shared.settings import variable_of
 from shared.states import NodeState
 from shared.store import Registry
 from shared.store.scripts import load
 from tests.support import synthetic_service
 from tests.support.fake_node import VENUE_VARIABLE
-from tests.support.redis_server import BINARIES
 from tests.support.wait import scaled_s
 
-_ROOT = Path(__file__).resolve().parents[2]
 SLOTS = 2
 """Of each node."""
 CONTROLLER_TIMEOUT_S = 2.0
@@ -109,7 +104,8 @@ class Fleet:
         await self.venue.open()
         for proxy in self.proxies.values():
             await proxy.open()
-        for spec in (self._redis(), *map(self._replica, REPLICAS), *map(self._node, NODES)):
+        redis = redis_with_file(self.folder / REDIS, self._redis_port, flavour=self._flavour)
+        for spec in (redis, *map(self._replica, REPLICAS), *map(self._node, NODES)):
             self.members[spec.name] = Member(
                 spec, log_dir=self.folder / "logs", graveyard=self._graveyard
             )
@@ -175,61 +171,22 @@ class Fleet:
 
     # --- what the processes are -----------------------------------------------------------------
 
-    def _redis(self) -> ChildSpec:
-        folder = self.folder / REDIS
-        folder.mkdir(parents=True)
-        options = ("--appendonly", "yes", "--appendfsync", "everysec", "--save", "")
-        place = ("--bind", "127.0.0.1", "--port", str(self._redis_port), "--dir", str(folder))
-        return ChildSpec(
-            name=REDIS,
-            argv=(BINARIES[self._flavour], *options, *place),
-            env=_environment(),
-            ready=redis_pong(self._redis_port),
-        )
-
     def _replica(self, name: str) -> ChildSpec:
-        port = self._api_ports[name]
-        return ChildSpec(
-            name=name,
-            argv=(sys.executable, "-m", "control_plane"),
-            env=self._settings(name, {**_REPLICA, "port": port}),
-            ready=http_ok(port, "/v1/service/health"),
-            shown=True,
-        )
+        return replica(name, self._api_ports[name], self._settings(name, _REPLICA))
 
     def _node(self, name: str) -> ChildSpec:
-        env = self._settings(name, {**_NODE, "node_id": name})
-        return ChildSpec(
-            name=name,
-            argv=(sys.executable, "-m", "tests.support.fake_node"),
-            env={**env, VENUE_VARIABLE: str(self.venue.workers_port)},
-            ready=_always,
-            shown=True,
+        return node(
+            name,
+            self._settings(name, _NODE),
+            module="tests.support.fake_node",
+            more={VENUE_VARIABLE: str(self.venue.workers_port)},
         )
 
-    def _settings(self, name: str, values: Mapping[str, object]) -> dict[str, str]:
-        own = {
+    def _settings(self, name: str, values: Mapping[str, object]) -> dict[str, object]:
+        return {
             **_COMMON,
             **values,
             "data_dir": self.folder / name,
             "redis_url": f"redis://127.0.0.1:{self.proxies[name].port}/0",
             "livekit_url": f"ws://127.0.0.1:{self.venue.http_port}",
         }
-        return {
-            **_environment(),
-            **{variable_of(field): str(value) for field, value in own.items()},
-        }
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without settings and proxies of the person who runs this."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("GREENROOM_", "TELEFUSER_")) and not name.lower().endswith("_proxy")
-    }
-    return {**kept, "PYTHONPATH": str(_ROOT)}
-
-
-async def _always() -> bool:
-    return True

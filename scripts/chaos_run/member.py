@@ -20,6 +20,8 @@ _ENDS_WITHIN_S = 25.0
 """After SIGTERM: the drain grace and whatever a node may wait for after it."""
 _AGAIN_S = 0.5
 _ERROR = re.compile(r'"level": "(error|critical)"')
+_SDKS_OWN = re.compile(r'"event": "livekit(::|_)')
+"""LiveKit's SDK tells of every lost connection as an error."""
 _TOLD = re.compile(r'"(?:event|exception|error|why)": "((?:[^"\\]|\\.)*)"')
 
 
@@ -117,7 +119,8 @@ class Member:
             await self.start()
 
     def _see_line(self, _name: str, line: str) -> None:
-        if line.startswith("Traceback") or _ERROR.search(line):
+        is_error = _ERROR.search(line) and not _SDKS_OWN.search(line)
+        if line.startswith("Traceback") or is_error:
             told = _TOLD.findall(line) or [line[:200]]
             self._note(f"logged {' '.join(part[-300:] for part in told)}", tail=())
 

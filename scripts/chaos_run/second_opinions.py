@@ -12,15 +12,16 @@ from control_plane.evidence import audit
 from control_plane.receipts import Window, findings, receipt_of
 from scripts.chaos_run.schedule import POOL
 from shared.events import Event
+from shared.rooms.admin import RoomAdmin
 from shared.store import Registry
 
 _AGAIN_AFTER_S = 1.5
 """Between two looks: three beats."""
 
 
-async def differences(registry: Registry) -> list[str]:
-    """Return what ``greenroom audit`` would tell once all is at rest; rooms aren't compared."""
-    audited = await audit(registry, POOL, rooms=None, again_after_s=_AGAIN_AFTER_S)
+async def differences(registry: Registry, rooms: RoomAdmin | None = None) -> list[str]:
+    """Return what ``greenroom audit`` would tell once all is at rest; *rooms*: if they are real."""
+    audited = await audit(registry, POOL, rooms=rooms, again_after_s=_AGAIN_AFTER_S)
     return [f"audit: {one.part} {one.subject}: {one.text}" for one in audited.differences]
 
 

@@ -196,9 +196,11 @@ def unjust(visits: Iterable[Visit], events: Iterable[Event]) -> Iterator[str]:
     """Find guests who stayed in the room to the end and whose session ended otherwise.
 
     Who lost its place too often is told so (R4); no other reason may meet somebody who is there. A
-    guest who learned of its session too late, since answers were lost, wasn't there.
+    guest who learned of its session too late, since answers were lost, wasn't there: neither in the
+    room nor, if it waited so long that it was given up, in the line.
     """
     to_wall_ms = _to_wall_ms()
+    ended_ms = {event.session_id: event.at_ms for event in events if event.what == "ended"}
     joined_ms = {event.session_id: event.at_ms for event in events if event.what == "joining_room"}
     for visit in visits:
         guest = visit.guest
@@ -206,9 +208,9 @@ def unjust(visits: Iterable[Visit], events: Iterable[Event]) -> Iterator[str]:
         if not guest.shows_up or left or not visit.end or visit.end in _JUST:
             continue
         session_id, _ = visit.accepted[-1]
-        knew_s = next(at_s for name, at_s in visit.accepted if name == session_id)
-        late_ms = knew_s * 1000 + to_wall_ms - joined_ms.get(session_id, math.inf)
-        if late_ms < _LATE_MS:
+        knew_ms = to_wall_ms + 1000 * next(at for name, at in visit.accepted if name == session_id)
+        is_late = knew_ms - joined_ms.get(session_id, math.inf) >= _LATE_MS
+        if not is_late and knew_ms < ended_ms.get(session_id, math.inf):
             yield f"{guest.name} was there and {session_id} ended: {visit.end}"
 
 
