@@ -11,6 +11,7 @@ from typing import Self
 
 from shared.store.admission import Admission
 from shared.store.connection import Connection, Observe
+from shared.store.hearsay import Hearsay
 from shared.store.inspection import Inspection
 from shared.store.listing import Listing
 from shared.store.nodes import BeatLink, Nodes
@@ -60,6 +61,7 @@ class Registry:
         self.listing = Listing(connection)
         self.inspection = Inspection(connection)
         self.trail = Trail(connection)
+        self.hearsay = Hearsay(connection)
         self.ping = connection.ping
         self.concerns: tuple[str, ...] = ()
         """What `check` found that an operator should know."""
@@ -77,7 +79,7 @@ class Registry:
                 *pools* is used by a release that isn't this one or next to it.
         """
         self.concerns = await check_servers(self._connection.endpoints, within_s=within_s)
-        await check_schema(self._connection, pools)
+        await check_schema(self._connection, pools, within_s=within_s)
 
     def observe(self, observe: Observe) -> None:
         """Have *observe* told of every script call: its name and the seconds it took."""

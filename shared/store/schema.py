@@ -9,28 +9,41 @@ to read it: then nobody who is still there is surprised. Two steps at once are r
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterable
 
 from shared.errors import StartupError, StoreUnavailable
 from shared.store import keys
 from shared.store.connection import Connection
 
+_TRY_AGAIN_S = 0.1
 
-async def check_schema(connection: Connection, pools: Iterable[str]) -> None:
+
+async def check_schema(connection: Connection, pools: Iterable[str], *, within_s: float) -> None:
     """Refuse pools whose keys were written by a release that isn't this one or next to it.
 
     Raises:
-        StartupError: A pool's schema is two or more ahead or behind, or it can't be read.
+        StartupError: A pool's schema is two or more ahead or behind, or it can't be read within
+            *within_s*: Redis may go away and come back just now.
     """
+    deadline_s = time.monotonic() + within_s
     for pool in pools:
-        try:
-            noted = await connection.command(pool, "HGET", keys.counters_key(pool), "schema")
-        except StoreUnavailable as fault:
-            raise StartupError(
-                f"Redis doesn't tell who uses pool {pool} ({fault}).", try_="start it again"
-            ) from fault
+        noted = await _noted(connection, pool, deadline_s)
         if isinstance(noted, bytes):
             refuse(pool, int(noted))
+
+
+async def _noted(connection: Connection, pool: str, deadline_s: float) -> object:
+    while True:
+        try:
+            return await connection.command(pool, "HGET", keys.counters_key(pool), "schema")
+        except StoreUnavailable as fault:
+            if time.monotonic() > deadline_s:
+                raise StartupError(
+                    f"Redis doesn't tell who uses pool {pool} ({fault}).", try_="start it again"
+                ) from fault
+        await asyncio.sleep(_TRY_AGAIN_S)
 
 
 def refuse(pool: str, noted: int, *, known: int = keys.SCHEMA) -> None:

@@ -141,6 +141,8 @@ async def _look(endpoints: Endpoints, within_s: float) -> list[ServerFacts]:
 def _ask(client: redis.Redis) -> ServerFacts:
     # Not CONFIG GET: hosted servers often refuse it.
     info = client.info()
+    if int(info.get("loading", 0)):  # INFO is answered then, with less than the truth
+        raise redis.exceptions.BusyLoadingError
     mode = str(info.get("server_mode") or info.get("redis_mode", "standalone"))
     return ServerFacts(
         version=str(info.get("valkey_version") or info["redis_version"]),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+import redis
 from structlog.testing import capture_logs
 
 from shared.errors import StartupError
 from shared.redis_url import Kind
 from shared.store import Registry
 from shared.store.server_check import ServerFacts, concerns, refuse
-from tests.support.redis_server import StartRedis
+from tests.support.redis_server import RawRedis, StartRedis
 from tests.support.replica import served, settings_for
 from tests.support.room_service import RoomService
+from tests.support.wait import scaled_s, wait_until
 
 SOUND = ServerFacts(
     version="7.0.15",
@@ -89,3 +92,30 @@ async def test_a_server_that_forgets_is_a_concern_in_log_and_health(
     await registry.check()
     assert registry.concerns == ()
     await registry.aclose()
+
+
+async def test_a_server_that_is_loading_its_data_is_waited_for(start_redis: StartRedis) -> None:
+    """It answers some questions by then, with less than the truth: no reason to refuse it."""
+    server = start_redis("--appendonly", "yes", "--key-load-delay", "60")
+    with server.client() as client, client.pipeline(transaction=False) as batch:
+        for number in range(16_384):
+            batch.set(f"filler:{number}", number, ex=60)
+        batch.execute()
+    server.kill()
+    starting = asyncio.create_task(asyncio.to_thread(server.start))
+    with server.client() as client:
+        await wait_until(lambda: _is_loading(client), "it loads its data", timeout_s=20)
+    registry = Registry.connect(server.url)
+    await registry.check(["default"], within_s=scaled_s(20))
+    assert registry.concerns == ()
+    await registry.aclose()
+    await starting
+    with server.client() as client:
+        client.flushall()
+
+
+def _is_loading(client: RawRedis) -> bool:
+    try:
+        return bool(client.info("persistence")["loading"])
+    except redis.ConnectionError:
+        return False
