@@ -1,7 +1,8 @@
 """What does a pool consist of, and by which rules do sessions and slots change?
 
 The rules of the scripts once more, in plain Python on dictionaries: without Redis, presence, texts
-or images. `script_model` makes the scripts of them. Where the two disagree, one of them is wrong.
+or images. `node_model` and `script_model` make the scripts of them. Where the two disagree, one of
+them is wrong. A loss of data takes the model back to what it was, just as it does the registry.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class Session:
     failed_on: list[tuple[int, str]] = field(default_factory=list)
     mates: str = ""
     acked: int | None = None
-    assigned_rt: int = 0
+    assigned_rt: int | None = None
+    rebased: int | None = None
+    """The epoch before the last rebase."""
+    idem: str = ""
     admitted: bool = False
     left: int | None = None
     at: dict[str, int] = field(default_factory=dict)
@@ -68,6 +72,14 @@ class Node:
     mates: tuple[int, int] | None = None
     strangers: int = 0
     """What it listed last beyond its slots."""
+    gen: int = 0
+    """The run of the server in which it beat last."""
+    draining: bool = False
+    admin: str = "open"
+    order: str = ""
+    """The operator's last one."""
+    move_at: int | None = None
+    """From when on its sessions move elsewhere."""
 
     @property
     def used(self) -> int:
@@ -81,12 +93,18 @@ class PoolModel:
         self.sessions: dict[str, Session] = {}
         self.nodes: dict[str, Node] = {}
         self.free: dict[str, float] = {}
-        self.last = {"ticket": 0, "epoch": 0, "inc": 0}
+        self.last = {"ticket": 0, "epoch": 0, "inc": 0, "ttl": 0}
         self.top = 0
         self.deaths = (0, 0)
         self.kept: tuple[int, int] | None = None
         """Registry time and wall clock at the last call that kept them."""
         self.now = self.rt = 0
+        self.idem: dict[str, str] = {}
+        self.gen = self.grace = self.hold = 0
+        self.knows_run = False
+        """False: the server is another run than the one that is noted, and no script saw it yet."""
+        self.brought = 0
+        """Records that nodes brought back, unknown before."""
 
     def look_at_clock(self, now_ms: int) -> None:
         """Each script begins so: registry time follows the clock by 0 to 2 s."""
@@ -94,7 +112,28 @@ class PoolModel:
         self.now, self.rt = now_ms, rt + min(max(now_ms - wall, 0), 2000)
 
     def keep(self) -> None:
+        """Note the clocks, and whether the server is another run of itself (R6)."""
         self.kept = (self.rt, self.now)
+        if self.knows_run:
+            return
+        self.knows_run, self.gen = True, self.gen + 1
+        if self.gen > 1:
+            ttl = self.last["ttl"]
+            self.grace, self.hold = self.rt + ttl, self.rt + ttl * 4 // 10
+            self.free.clear()
+
+    @property
+    def in_grace(self) -> bool:
+        return self.rt < self.grace
+
+    def is_held(self) -> bool:
+        if not self.hold or not self.in_grace:
+            return False
+        alive = [n for n in self.nodes.values() if n.lease is not None]
+        return self.rt < self.hold or any(n.gen != self.gen for n in alive)
+
+    def fold(self, name: str, seen: int) -> None:
+        self.last[name] = max(self.last[name], seen)
 
     def number(self, name: str, at_least: int = 0) -> int:
         self.last[name] = max(self.last[name] + 1, self.now, at_least + 1)
@@ -114,7 +153,8 @@ class PoolModel:
     def serves(self, nid: str) -> bool:
         n = self.nodes[nid]
         fit = n.lease is not None and n.lease > self.rt and n.state in ("idle", "busy")
-        return fit and n.media_ok and n.capacity > 0
+        is_open = n.admin == "open" and not n.draining and n.gen == self.gen
+        return fit and is_open and n.media_ok and n.capacity > 0
 
     def refresh(self, nid: str) -> None:
         n = self.nodes[nid]
@@ -146,6 +186,9 @@ class PoolModel:
         return best
 
     def dispatch(self) -> None:
+        if self.is_held():
+            return
+        self.hold = 0
         for name in self.line:
             s = self.sessions[name]
             if (nid := self.pick(s)) is None:
@@ -207,15 +250,19 @@ class PoolModel:
             self.finish(name, ENDS_AS.get(why, "recovery_limit"), quarantine=quarantine)
             return "ended"
         if "session" in s.at:
-            served_until = max(lost_at, s.assigned_rt) if s.state == "running" else s.assigned_rt
-            s.left = max(s.at["session"] - served_until, 0)
+            s.left = max(s.at["session"] - self.served_until(s, lost_at), 0)
         self.leave_slot(name, quarantine=quarantine)
         s.state, s.avoid, s.node, s.epoch = "queued", s.node, "", self.number("epoch")
-        s.acked, s.attempt = None, s.attempt + 1
+        s.acked, s.rebased, s.attempt = None, None, s.attempt + 1
         if weight:
             s.counts = [*counts, (self.rt // 1000, weight)]
         s.at = self.due(name, "queued")
         return "returned"
+
+    def served_until(self, s: Session, lost_at: int) -> int:
+        if s.assigned_rt is None:  # adopted: nobody knows since when it was there
+            return lost_at
+        return max(lost_at, s.assigned_rt) if s.state == "running" else s.assigned_rt
 
     def members(self, nid: str) -> list[tuple[str, int, bool]]:
         """A node's slots in the order of their epochs: session, epoch, whether quarantined."""

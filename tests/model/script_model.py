@@ -1,4 +1,4 @@
-"""What should each script do, and answer?
+"""What should the scripts of sessions and of the sweeps do, and answer?
 
 One method per script, with what matters of its arguments. A reply is the script's word and fields,
 sessions in it reduced to their state.
@@ -7,37 +7,37 @@ sessions in it reduced to their state.
 from __future__ import annotations
 
 from shared.states import SESSION_MOVES
-from tests.model.pool_model import Node, PoolModel, Session
+from tests.model.node_model import TTL_MS, NodeModel, Owner, Reply
+from tests.model.pool_model import Session
 
 STEPS = ("joining_room", "starting_pipeline", "running", "draining")
 STEPS_OF: dict[str, set[str]] = {
     state: {move for move in moves if move in STEPS} for state, moves in SESSION_MOVES.items()
 }
-TTL_MS = 10_000
 ASK_AGAIN_MS = 10_000
 KINDS = ("queued", "assigned", "joining", "starting", "session", "draining")
 
-Reply = tuple[object, ...]
-Owner = tuple[str, int, str, int]
-"""Node, incarnation, session, epoch."""
 
-Listed = list[tuple[str, int]]
-
-
-class ScriptModel(PoolModel):
+class ScriptModel(NodeModel):
     """A pool that is changed by scripts only."""
 
     # Sessions.
 
-    def open_session(self, name: str, queue_size: int, limits: dict[str, int]) -> Reply:
+    def open_session(
+        self, name: str, queue_size: int, limits: dict[str, int], idem: str = ""
+    ) -> Reply:
+        if (known := self.idem.get(idem)) in self.sessions:
+            return ("exists", self.sessions[known].state)
         if name in self.sessions:
             return ("exists", self.sessions[name].state)
-        if self.line or self.pick(None) is None:
+        if self.line or self.is_held() or self.pick(None) is None:
             newcomers = [n for n in self.line if self.sessions[n].ticket > self.top]
             if len(newcomers) >= queue_size:
                 return ("full",)
         self.keep()
-        self.sessions[name] = Session(ticket=self.number("ticket"), limits=limits)
+        self.sessions[name] = Session(ticket=self.number("ticket"), limits=limits, idem=idem)
+        if idem:
+            self.idem[idem] = name
         self.sessions[name].at = self.due(name, "queued")
         self.dispatch()
         return ("created", self.sessions[name].state)
@@ -123,7 +123,7 @@ class ScriptModel(PoolModel):
             return ("fenced",)
         self.keep()
         n = self.nodes[nid]
-        n.capacity, n.media_ok = capacity, True
+        n.capacity, n.media_ok = capacity, why != "media_lost"
         weight = 0
         if why == "service_lost":
             weight = self._service_lost(nid, name, is_down=capacity == 0)
@@ -131,6 +131,9 @@ class ScriptModel(PoolModel):
             self.strike(nid)
             weight = self.failure(name, nid)
         outcome = self.back(name, why, weight, self.rt)
+        if why == "node_drained":  # its node lists it until it has cleaned up
+            n.strangers += 1
+            self.refresh(nid)
         self.dispatch()
         return (outcome,)
 
@@ -144,114 +147,6 @@ class ScriptModel(PoolModel):
             self.sessions[name].mates = f"{nid}@{n.inc}"
         return weight
 
-    # Nodes.
-
-    def register_node(
-        self, nid: str, boot: str, previous: int, capacity: int, residents: Listed
-    ) -> Reply:
-        n = self.nodes.setdefault(nid, Node())
-        has_lease, is_older = n.lease is not None, previous < n.inc
-        dying = has_lease and n.state == "dead"
-        kept = [[m[0], str(m[1])] for m in self.members(nid) if not m[2] and m[:2] in residents]
-        if has_lease and not dying and n.boot == boot:
-            return ("registered", str(n.inc), kept)
-        if has_lease and is_older and previous > 0:
-            return ("superseded",)
-        self.keep()
-        if has_lease and (is_older or dying):
-            return ("wait",)
-        for name, epoch, quarantined in self.members(nid):
-            if (name, epoch) not in residents:
-                if quarantined:
-                    self.release(nid, name)
-                else:
-                    self.back(name, "node_lost_it", 0, n.beat)
-        n.strangers = self.strangers(nid, residents)
-        n.inc, n.boot, n.state, n.capacity = self.number("inc", previous), boot, "idle", capacity
-        n.ttl, n.lease, n.beat, n.stamp = TTL_MS, self.rt + TTL_MS, self.rt, 0
-        n.media_ok, n.mates = True, None
-        if previous == 0:
-            self.forgive(nid)
-        self.refresh(nid)
-        self.dispatch()
-        return ("registered", str(n.inc), kept)
-
-    def beat_node(
-        self, nid: str, inc: int, stamp: int, report: tuple[str, int, bool], listed: Listed
-    ) -> Reply:
-        n = self.nodes.get(nid)
-        if n is None or inc > n.inc:
-            return ("register", "keep")
-        if inc != n.inc or n.lease is None or n.state == "dead":
-            return ("register", "drop")
-        if stamp <= n.stamp:
-            return ("stale",)
-        self.keep()
-        seen = n.beat
-        n.stamp, n.beat, n.lease = stamp, self.rt, self.rt + n.ttl
-        n.state, n.capacity, n.media_ok = report
-        n.mates = None if n.capacity else n.mates
-        for name, epoch, quarantined in self.members(nid):
-            if (name, epoch) in listed:
-                continue
-            acked = self.sessions[name].acked
-            if quarantined and n.free_after[name] < stamp:
-                self.release(nid, name)
-            elif not quarantined and acked is not None and acked < stamp:
-                self.back(name, "node_lost_it", 1, seen)
-        reply = self._converge(nid, listed)
-        n.strangers = self.strangers(nid, listed)
-        self.refresh(nid)
-        self.dispatch()
-        return ("ok", *reply)
-
-    def _converge(self, nid: str, listed: Listed) -> Reply:
-        owned: list[list[str]] = []
-        todo: list[list[str]] = []
-        kills: list[list[str]] = []
-        members = self.members(nid)
-        for name, epoch, quarantined in members:
-            if quarantined:
-                continue
-            s, row = self.sessions[name], [name, str(epoch)]
-            owned.append(row)
-            if s.state == "draining":
-                kills.append([*row, s.reason])
-            elif s.state == "assigned" and (name, epoch) not in listed:
-                todo.append(row)
-        held = {(name, epoch) for name, epoch, quarantined in members if not quarantined}
-        kills += [[n, str(e), "fenced"] for n, e in listed if (n, e) not in held]
-        return (owned, todo, kills, [])
-
-    def retire_node(self, nid: str, inc: int) -> Reply:
-        n = self.nodes.get(nid)
-        if n is None or n.inc != inc or n.lease is None:
-            return ("gone",)
-        self.keep()
-        n.lease = None
-        self._evacuate(nid, "node_shutdown", self.rt, budget=1024)
-        n.state = "dead"
-        self.refresh(nid)
-        self.dispatch()
-        return ("retired",)
-
-    def _evacuate(self, nid: str, why: str, lost_at: int, *, budget: int) -> int:
-        """Return how many sessions left; the node's slots are empty if that was all."""
-        n, left = self.nodes[nid], 0
-        n.mates = n.mates or self.mates(nid)
-        for name, _, quarantined in self.members(nid)[:budget]:
-            if quarantined:
-                del n.slots["!" + name], n.free_after[name]
-            else:
-                weight = self.weight(name, n.mates) if why == "node_died" else 0
-                if weight:
-                    self.sessions[name].mates = f"{nid}@{n.inc}"
-                self.back(name, why, weight, lost_at)
-                left += 1
-        if not n.slots:
-            n.mates = None
-        return left
-
     # Sweeps.
 
     def sweep_nodes(self, budget: int) -> Reply:
@@ -264,6 +159,7 @@ class ScriptModel(PoolModel):
         dead: list[str] = []
         more = False
         silent = sorted((lease, nid) for nid, lease in leases.items() if lease <= self.rt)
+        silent = [] if self.in_grace else silent
         for _, nid in silent[:allowed]:
             if deaths >= allowed or budget <= 0:
                 more = budget <= 0
@@ -288,6 +184,7 @@ class ScriptModel(PoolModel):
         self.keep()
         first = {name: min(s.at.values()) for name, s in self.sessions.items() if s.at}
         due = sorted((at, name) for name, at in first.items() if at <= self.rt)
+        due = [] if self.in_grace else due
         for _, name in due[:budget]:
             at = self.sessions[name].at
             self._fire(name, min((k for k in KINDS if k in at), key=lambda kind: at[kind]))
@@ -308,7 +205,7 @@ class ScriptModel(PoolModel):
             why = {"assigned": "accept_timeout", "joining": "join_timeout"}.get(
                 kind, "start_timeout"
             )
-            beaten = self.nodes[s.node].beat > s.assigned_rt
+            beaten = self.nodes[s.node].beat > (s.assigned_rt or 0)
             if beaten and kind != "starting":
                 self.strike(s.node)
             weight = self.failure(name, s.node) if beaten else 0

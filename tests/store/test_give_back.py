@@ -250,3 +250,16 @@ def test_giving_back_frees_the_quarantined_slot(world: World) -> None:
     assert world.call_once("give_back", **given) == ("fenced", [])
     assert world.slots() == ["a"]
     assert world.state("a") == "assigned n1"
+
+
+def test_a_node_that_was_opened_meanwhile_cleans_up_first(world: World) -> None:
+    """It had the order to let its session move when the operator took that back."""
+    world.add_node()
+    world.bring("a", "running")
+    assert world.call("give_back", **world.giving("a", "node_drained", capacity=1)) == (
+        "returned",
+        [],
+    )
+    assert (world.state("a"), world.free()) == ("queued", [])
+    world.beat()
+    assert world.state("a") == "assigned n1"

@@ -107,6 +107,16 @@ def test_in_a_grace_it_has_to_wait(world: World) -> None:
     assert world.run("rebase_epoch", **asked)[0] == "rebased"
 
 
+def test_it_waits_as_well_if_it_is_the_first_call_of_all(world: World) -> None:
+    """A server that was restarted is noticed by this call, and the grace begins with it."""
+    world.add_node()
+    world.bring("a", "running")
+    world.restart()
+    asked = {**world.owner("a"), "seen": world.now_ms + 9_000}
+    assert world.call_once("rebase_epoch", **asked) == ("wait", [])
+    assert world.fact("ctr", "gen") == "2"
+
+
 @pytest.mark.parametrize(
     "other", [{"node_id": "n2"}, {"incarnation": 1}, {"epoch": 1}, {"session_id": sid("x")}]
 )

@@ -83,6 +83,13 @@ MUTANTS = (
         harm="The node that plays the session by right loses it to one that had it earlier.",
     ),
     Mutant(
+        name="rebased by the call that notices a restart",
+        file="rebase_epoch",
+        piece="keep_registry_time()                            -- this may be the call",
+        instead="                                               -- this may be the call",
+        harm="The first call after a failover takes a session from the node that adopts it next.",
+    ),
+    Mutant(
         name="rebased below what was seen",
         file="rebase_epoch",
         piece="fold_number('epoch', seen)\n",

@@ -167,6 +167,20 @@ MUTANTS = (
         harm="A node that works again is believed not to.",
     ),
     Mutant(
+        name="drained slot given away before it is clean",
+        file="give_back",
+        piece="  refresh_free(node_id)\nend",
+        instead="end",
+        harm="A node that an operator opens again starts a session beside one that still cleans up.",
+    ),
+    Mutant(
+        name="strangers of a drain not counted",
+        file="give_back",
+        piece="  redis.call('HINCRBY', key('n', node_id), 'strangers', 1)\n",
+        instead="",
+        harm="A session that moves comes back at once to the node that it should leave.",
+    ),
+    Mutant(
         name="resume doesn't serve the line",
         file="set_node_admin",
         piece="dispatch(DISPATCH_BUDGET)\n",

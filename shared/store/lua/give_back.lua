@@ -38,6 +38,9 @@ else
 end
 local outcome = return_to_line(sid, why, weight, rt - tonumber(unplayed_ms), false)
 -- It goes on before its node has cleaned up, and is listed there until then: no slot is free yet.
-if why == 'node_drained' then redis.call('HINCRBY', key('n', node_id), 'strangers', 1) end
+if why == 'node_drained' then
+  redis.call('HINCRBY', key('n', node_id), 'strangers', 1)
+  refresh_free(node_id)
+end
 dispatch(DISPATCH_BUDGET)
 return {outcome}

@@ -18,9 +18,9 @@ if not owns(node_id, incarnation, sid, epoch) or redis.call('ZSCORE', key('ns', 
   return {'fenced'}
 end
 if tonumber(epoch) > tonumber(seen) then return {'rebased', epoch} end
-if in_grace() then return {'wait'} end
 
-keep_registry_time()
+keep_registry_time()                            -- this may be the call that notices another run of the server
+if in_grace() then return {'wait'} end
 fold_number('epoch', seen)
 local above = next_number('epoch')
 redis.call('ZADD', key('ns', node_id), above, sid)
