@@ -171,7 +171,7 @@ MUTANTS = (
         file="give_back",
         piece="  refresh_free(node_id)\nend",
         instead="end",
-        harm="A node that an operator opens again starts a session beside one that still cleans up.",
+        harm="A node that is opened again starts a session beside one that still cleans up.",
     ),
     Mutant(
         name="strangers of a drain not counted",
