@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -28,6 +28,7 @@ from control_plane.api.pages import DIST, page_routes
 from control_plane.api.queue import list_routes, queue_routes
 from control_plane.api.sessions import session_routes
 from control_plane.api.tokens import token_routes
+from control_plane.api.webhooks import webhook_routes
 from control_plane.events_hub import EventsHub
 from control_plane.lines import Lines
 from control_plane.listing import SessionList
@@ -40,10 +41,12 @@ from control_plane.settings import ReplicaSettings
 from control_plane.sweeper import Sweeper
 from control_plane.truth_watch import TruthWatch
 from control_plane.vitals import Vitals
+from control_plane.webhooks import Webhooks
 from shared.errors import GreenroomError
 from shared.lifecycle import Background
 from shared.rooms.admin import RoomAdmin
 from shared.rooms.tokens import RoomTokens
+from shared.rooms.webhooks import WebhookReader
 from shared.store import Registry
 
 
@@ -189,11 +192,25 @@ class Replica:
         )
         app.include_router(event_routes(hub=self.hub, pools=pools))
         app.include_router(token_routes(registry=self.registry, answers=self.answers, pools=pools))
+        app.include_router(self._webhook_routes())
         app.include_router(
             health_routes(vitals=self.vitals, metrics=self.metrics, settings=self._settings)
         )
         app.include_router(
             page_routes(livekit_url=self._settings.livekit_public_url, dist=self._dist)
+        )
+
+    def _webhook_routes(self) -> APIRouter:
+        settings = self._settings
+        secret = settings.livekit_api_secret.get_secret_value()
+        return webhook_routes(
+            reader=WebhookReader(settings.livekit_api_key, secret, settings.deployment_id),
+            webhooks=Webhooks(
+                registry=self.registry,
+                chores=self.chores,
+                metrics=self.metrics,
+                pools=settings.pools,
+            ),
         )
 
 

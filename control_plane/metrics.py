@@ -63,6 +63,12 @@ class Metrics:
             ("chore", "outcome"),
             registry=self._registry,
         )
+        self._webhooks = Counter(
+            "greenroom_webhooks_total",
+            "Events that LiveKit told this replica, by what became of them.",
+            ("outcome",),
+            registry=self._registry,
+        )
         self._livekit_up = Gauge(
             "greenroom_livekit_up",
             "1 if LiveKit answered the last probe.",
@@ -95,6 +101,10 @@ class Metrics:
     def room_chore(self, chore: str, outcome: str) -> None:
         """One chore is over: done, failed or dropped."""
         self._chores.labels(chore, outcome).inc()
+
+    def webhook(self, outcome: str) -> None:
+        """LiveKit told something: looked, repeated, ignored or refused."""
+        self._webhooks.labels(outcome).inc()
 
     def event_streams(self, change: int) -> None:
         """A client began (+1) or stopped (-1) to follow a session."""

@@ -4,7 +4,8 @@ Whoever ends a session deletes its room, and whoever returns one to the line put
 but a process may die in between, and a worker that was frozen comes back with a token that is still
 good. So each replica compares rooms and records now and then, without a leader: deleting twice is
 harmless. Only rooms of our own deployment are ever touched (R3), and none in a grace, for then the
-registry is still learning what is played.
+registry is still learning what is played. LiveKit tells of most of this at once (`webhooks`); this
+is for what it didn't tell, or told in vain.
 
 A room without a record proves little: the registry may have lost it. It goes only if two looks ten
 minutes apart find it unknown and empty.
@@ -39,12 +40,16 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """What shall go: a room, or in a room that stays all workers below an epoch."""
+    """A room that shall go, or one that is to be looked into."""
 
     session_id: str
     why: str
-    workers_below: int | None = None
-    """None: the room."""
+    """unknown, ended: the room goes. waits: a worker is there although nobody plays, or whoever is
+    there may not have been told that the session waits again. crowded: more than one publishes."""
+
+    @property
+    def is_room(self) -> bool:
+        return self.why in ("unknown", "ended")
 
 
 class Unknown:
@@ -81,9 +86,11 @@ def leftovers(
         elif not session.is_live:
             if facts.at_ms - (session.number("ended") or 0) > SETTLES_MS:
                 yield Leftover(session_id=name, why="ended")
-        elif _is_without_a_worker(session) and room.participants:
-            below = session.number("epoch") or 0
-            yield Leftover(session_id=name, why="waits", workers_below=below)
+        elif _is_without_a_worker(session):
+            if room.publishers or (room.participants and "back" in session.record):
+                yield Leftover(session_id=name, why="waits")
+        elif room.publishers > 1:
+            yield Leftover(session_id=name, why="crowded")
 
 
 def _is_without_a_worker(session: SessionFacts) -> bool:
@@ -131,8 +138,8 @@ class Reconciler:
                 self._clear(leftover)
 
     def _clear(self, leftover: Leftover) -> None:
-        _log.info("room_leftover", session=leftover.session_id, why=leftover.why)
-        if leftover.workers_below is None:
+        if leftover.is_room:
+            _log.info("room_leftover", session=leftover.session_id, why=leftover.why)
             self._chores.delete_room(leftover.session_id)
         else:
-            self._chores.remove_workers(leftover.session_id, leftover.workers_below)
+            self._chores.look_into_room(leftover.session_id)

@@ -1,16 +1,16 @@
 """What has to be done in rooms after a session moved, without holding anybody up?
 
 Deleting the room of an ended session, putting the old worker out of the room of one that went back
-to the line, and looking for the client of one that waits. All want LiveKit, which may be slow or
-gone, so they are only noted down here and done by a few workers behind. Nothing depends on them: a
-room that is left over closes by itself when it is empty, a worker that is left over is put out by
-its successor, and a client that nobody looked for is looked for again.
+to the line, looking for the client of one that waits, looking into a room of which LiveKit told
+something. All want LiveKit, which may be slow or gone, so they are only noted down here and done by
+a few workers behind. Nothing depends on them: a room that is left over closes by itself when it is
+empty, a worker that is left over is put out by its successor, a client that nobody looked for is
+looked for again, and so is a room.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,6 @@ from control_plane.presence import Presence
 from shared.errors import RoomsUnavailable
 from shared.lifecycle import Background, repeat
 from shared.records import Return
-from shared.room_status import StatusWriter
 from shared.rooms.admin import RoomAdmin
 from shared.states import Reason
 from shared.waiting import Suspect
@@ -42,6 +41,8 @@ class RoomChores:
         self._metrics = metrics
         self._waiting: asyncio.Queue[_Chore] = asyncio.Queue(MOST_WAITING)
         self._workers = Background()
+        self._to_look_at: set[str] = set()
+        """Sessions whose rooms somebody will look into anyway."""
 
     def start(self) -> None:
         """Begin to work."""
@@ -59,22 +60,28 @@ class RoomChores:
 
     def announce_return(self, back: Return) -> None:
         """The session is back in line: its old worker goes, and whoever is there is told."""
-        self._note("announce_return", back.session_id, partial(self._announce, back))
+        self._note("announce_return", back.session_id, partial(self._presence.announce, back))
 
-    def remove_workers(self, session_id: str, below_epoch: int) -> None:
-        """Nobody plays the session now: workers of an earlier assignment go (R1)."""
-        remove = partial(self._remove_workers, session_id, below_epoch)
-        self._note("remove_workers", session_id, remove)
+    def look_into_room(self, session_id: str) -> None:
+        """Something may be wrong in the room: put it right. Asked for again before that, it's
+        once.
+        """
+        if session_id not in self._to_look_at:
+            look = partial(self._look_into_room, session_id)
+            if self._note("look_into_room", session_id, look):
+                self._to_look_at.add(session_id)
 
     def look_for_client(self, suspect: Suspect) -> None:
         """The client of a waiting session is silent: if it isn't in its room, either, it left."""
         self._note("look_for_client", suspect.session_id, partial(self._settle, suspect))
 
-    def _note(self, name: str, session_id: str, work: Callable[[], Awaitable[None]]) -> None:
+    def _note(self, name: str, session_id: str, work: Callable[[], Awaitable[None]]) -> bool:
         try:
             self._waiting.put_nowait(_Chore(name=name, session_id=session_id, work=work))
         except asyncio.QueueFull:
             self._metrics.room_chore(name, "dropped")
+            return False
+        return True
 
     async def _do_next(self) -> None:
         chore = await self._waiting.get()
@@ -94,15 +101,9 @@ class RoomChores:
             _log.info("session_ended", session=suspect.session_id, reason=reason)
             await self._rooms.delete(suspect.session_id)
 
-    async def _remove_workers(self, session_id: str, below_epoch: int) -> None:
-        removed = await self._rooms.remove_older_workers(session_id, (below_epoch, 0))
-        if removed:
-            _log.warning("workers_removed", session=session_id, workers=removed)
-
-    async def _announce(self, back: Return) -> None:
-        status = StatusWriter(session_id=back.session_id, now_s=time.time)
-        await self._remove_workers(back.session_id, back.epoch)
-        await self._rooms.send_status(back.session_id, status.requeued(back.why))
+    async def _look_into_room(self, session_id: str) -> None:
+        self._to_look_at.discard(session_id)  # first: what is told from here on is news again
+        await self._presence.look(session_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,5 +145,7 @@ class RoomFacts:
     """Of the assignment that made sure of it last; None before the first."""
     participants: int
     """Everybody, workers too."""
+    publishers: int
+    """Who has tracks there: the worker, and people with a microphone."""
     made_at_s: int
     """Unix seconds of the media server's clock."""

@@ -152,6 +152,12 @@ class SessionGone(TypedDict):
     status: str
 
 
+class WebhookHeard(TypedDict):
+    """Answer to LiveKit: looked, repeated or ignored."""
+
+    heard: str
+
+
 class TokenCreated(TypedDict):
     """A token for one more participant, or a fresh one for the controller."""
 

@@ -8,7 +8,7 @@ more) is no error, since all callers only want it gone. Nothing here is on the p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeVar
@@ -99,6 +99,7 @@ class RoomAdmin:
                         session_id=session_id,
                         epoch=epoch if isinstance(epoch, int) else None,
                         participants=room.num_participants,
+                        publishers=room.num_publishers,
                         made_at_s=room.creation_time,
                     )
                 )
@@ -138,10 +139,13 @@ class RoomAdmin:
         await self._unless_missing(self._rooms().remove_participant(request))
 
     async def remove_older_workers(
-        self, session_id: str, order: tuple[int, int]
+        self, session_id: str, order: tuple[int, int], present: Iterable[RoomParticipant]
     ) -> tuple[str, ...]:
-        """Put out each worker of lower (epoch, attempt) than *order*; returns their identities."""
-        present = await self.participants(session_id)
+        """Put out each worker among *present* of lower (epoch, attempt) than *order*.
+
+        Returns:
+            Their identities.
+        """
         older = tuple(
             one.identity
             for one in present

@@ -106,6 +106,13 @@ KEY_TABLE: tuple[KeyKind, ...] = (
         lasting=False,
     ),
     KeyKind(
+        suffix="wh:<hash>",
+        type="string",
+        what="an event that the media server told of, so that it counts once",
+        lifetime="10 min",
+        lasting=False,
+    ),
+    KeyKind(
         suffix="holds",
         type="list",
         what="how long the last sessions held their slots (ms), for estimates",
@@ -196,6 +203,11 @@ def trail_key(pool: str) -> str:
 def idempotency_key(pool: str, digest: str) -> str:
     """Return the key that remembers one idempotent call."""
     return f"{prefix(pool)}idem:{digest}"
+
+
+def heard_key(pool: str, digest: str) -> str:
+    """Return the key that remembers one event of the media server."""
+    return f"{prefix(pool)}wh:{digest}"
 
 
 def image_key(pool: str, session_id: str) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from control_plane.app import Replica
 from control_plane.reconciler import SETTLES_MS, UNKNOWN_FOR_S
 from shared.ids import WorkerIdentity, new_session_id
+from shared.records import Owner
 from shared.rooms.tokens import room_metadata
 from shared.states import Reason
+from shared.store import Registry
 from tests.support.redis_server import POOL, RawRedis
 from tests.support.replica import BeginNode, Client
 from tests.support.room_service import RoomService
@@ -148,7 +152,73 @@ async def test_a_playing_session_is_left_alone(
     node = await begin_node()
     session_id: str = (await api.create()).json()["session_id"]
     await node.play(session_id)
-    room_service.list_room(session_id, OURS, participants=2)
+    room_service.list_room(session_id, OURS, participants=2, publishers=1)
     room_service.enter(session_id, WorkerIdentity(node_id="node-z", epoch=1, attempt=1))
     assert await looked(parts, room_service) == []
     assert room_service.made("RemoveParticipant") == []
+
+
+async def test_a_second_publisher_is_looked_at_and_only_an_older_worker_goes(
+    replica: Running, begin_node: BeginNode, room_service: RoomService
+) -> None:
+    """Its own worker may be busy or deaf; somebody with a microphone publishes, too (R3)."""
+    parts, api = replica
+    node = await begin_node()
+    session_id: str = (await api.create()).json()["session_id"]
+    await node.play(session_id)
+    epoch = node.holds(session_id).epoch
+    own, later, zombie = [
+        WorkerIdentity(node_id=name, epoch=epoch + offset, attempt=1)
+        for name, offset in (("node-a", 0), ("node-b", 1), ("node-z", -1))
+    ]
+    room_service.seat(session_id, "alice")
+    for worker in (own, later, zombie):
+        room_service.enter(session_id, worker)
+    room_service.list_room(session_id, OURS, participants=4, publishers=2)
+    await parts.reconciler.look(0.0)
+    await wait_until(
+        lambda: [call.detail for call in room_service.made("RemoveParticipant")] == [str(zombie)],
+        "the zombie is out",
+    )
+    assert room_service.made("DeleteRoom") == []
+    assert room_service.made("SendData") == []
+
+
+async def test_whoever_wasnt_told_of_the_return_is_told_later_and_once(
+    replica: Running, begin_node: BeginNode, registry: Registry, room_service: RoomService
+) -> None:
+    """The replica that found it out died, or its sweep's reply was lost: the record still says
+    why.
+    """
+    parts, api = replica
+    node = await begin_node()
+    session_id: str = (await api.create()).json()["session_id"]
+    await node.play(session_id)
+    epoch = node.holds(session_id).epoch
+    owner = Owner(
+        node_id="node-a", incarnation=node.incarnation, session_id=session_id, epoch=epoch
+    )
+    await registry.give_back(owner, why="media_lost", capacity=0, media_ok=False)
+    room_service.seat(session_id, "alice")
+    room_service.list_room(session_id, OURS, participants=1)
+    for _ in range(3):
+        await parts.reconciler.look(0.0)
+    await wait_until(lambda: room_service.made("SendData"), "the room is told")
+    await parts.reconciler.look(0.0)
+    assert await looked(parts, room_service) == []
+    told = json.loads(room_service.told[0])
+    assert (told["type"], told["reason"]) == ("requeued", "media_lost")
+    assert len(room_service.told) == 1
+
+
+async def test_who_waits_for_the_first_time_is_not_looked_at(
+    replica: Running, room_service: RoomService
+) -> None:
+    """Thousands may: nothing in such a room can be left over."""
+    parts, api = replica
+    session_id: str = (await api.create()).json()["session_id"]
+    room_service.seat(session_id, "alice")
+    room_service.list_room(session_id, OURS, participants=1)
+    assert await looked(parts, room_service) == []
+    chore = b'chore="look_into_room"'
+    assert chore not in parts.metrics.render((), livekit_up=True)

@@ -65,7 +65,7 @@ async def test_nobody_in_an_unknown_room_is_no_error(admin: RoomAdmin, session_i
     await admin.remove(session_id, "alice")
     await admin.announce(session_id, "alice")
     await admin.send_status(session_id, {"type": "requeued"})
-    assert await admin.remove_older_workers(session_id, (9, 9)) == ()
+    assert await admin.remove_older_workers(session_id, (9, 9), ()) == ()
 
 
 async def test_only_older_workers_are_removed(
@@ -79,7 +79,8 @@ async def test_only_older_workers_are_removed(
         identity = WorkerIdentity(node_id="n", epoch=epoch, attempt=1)
         await room.connect(livekit_server.url, tokens.worker(session_id, identity))
         rooms.append(room)
-    assert await admin.remove_older_workers(session_id, (6, 1)) == ("telefuser-n-5-1",)
+    there = await admin.participants(session_id)
+    assert await admin.remove_older_workers(session_id, (6, 1), there) == ("telefuser-n-5-1",)
     await wait_until(lambda: not rooms[0].isconnected(), "the older worker is out")
     present = {one.identity: one for one in await admin.participants(session_id)}
     assert set(present) == {"alice", "telefuser-n-6-1"}

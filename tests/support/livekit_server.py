@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,8 @@ _PORTS = (20_000, 32_000)
 class LiveKitServer:
     """One server that a test may kill and start again on the same ports."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, webhook_urls: Sequence[str] = ()) -> None:
+        self._webhook_urls = webhook_urls
         self.port, self._tcp_port = _free_ports(socket.SOCK_STREAM, 2)
         (self._udp_port,) = _free_ports(socket.SOCK_DGRAM, 1)
         self.url = f"ws://127.0.0.1:{self.port}"
@@ -70,7 +71,9 @@ class LiveKitServer:
             return False
 
     def _yaml(self) -> str:
-        return (
+        urls = ", ".join(f'"{url}"' for url in self._webhook_urls)
+        webhook = f"webhook: {{api_key: {API_KEY}, urls: [{urls}]}}\n" if urls else ""
+        return webhook + (
             f"port: {self.port}\n"
             'bind_addresses: ["127.0.0.1"]\n'
             f"keys: {{{API_KEY}: {API_SECRET}}}\n"
@@ -86,10 +89,10 @@ class LiveKitServer:
 
 
 @contextlib.contextmanager
-def running_livekit() -> Iterator[LiveKitServer]:
-    """Run one server for the length of the block."""
+def running_livekit(*webhook_urls: str) -> Iterator[LiveKitServer]:
+    """Run one server for the length of the block; it tells these URLs what happens in rooms."""
     with tempfile.TemporaryDirectory(prefix="greenroom-livekit-") as folder:
-        server = LiveKitServer(Path(folder))
+        server = LiveKitServer(Path(folder), webhook_urls)
         server.start()
         try:
             yield server

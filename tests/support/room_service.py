@@ -43,6 +43,8 @@ class RoomService:
         """While not set, every call hangs."""
         self.unblocked.set()
         self.calls: list[RoomCall] = []
+        self.told: list[str] = []
+        """All data that was ever sent into a room; stays when a test forgets the calls."""
         self._rooms: dict[str, list[models.ParticipantInfo]] = {}
         self._listed: list[models.Room] = []
 
@@ -54,11 +56,13 @@ class RoomService:
         info.attributes[ATTEMPT_ATTRIBUTE] = str(worker.attempt)
         self._rooms.setdefault(session_id, []).append(info)
 
-    def list_room(self, session_id: str, metadata: str, *, participants: int = 0) -> None:
+    def list_room(
+        self, session_id: str, metadata: str, *, participants: int = 0, publishers: int = 0
+    ) -> None:
         """Let the list of rooms name this one."""
         self._listed = [one for one in self._listed if one.name != room_of(session_id)]
         room = models.Room(name=room_of(session_id), metadata=metadata)
-        room.num_participants = participants
+        room.num_participants, room.num_publishers = participants, publishers
         self._listed.append(room)
 
     def seat(self, session_id: str, identity: str, role: str = "controller") -> None:
@@ -98,7 +102,8 @@ class RoomService:
                 reply = messages.RemoveParticipantResponse()
             case "SendData":
                 sent = messages.SendDataRequest.FromString(body)
-                self._note(method, sent.room, sent.data.decode())
+                self.told.append(sent.data.decode())
+                self._note(method, sent.room, self.told[-1])
                 reply = messages.SendDataResponse()
             case _:
                 return _fault(404, "bad_route")

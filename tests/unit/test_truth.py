@@ -178,7 +178,7 @@ def test_every_key_belongs_to_somebody(facts: KeyFacts, is_wrong: bool) -> None:
 
 def room(name: str = "a", epoch: int | None = 7) -> RoomFacts:
     """A room of ours."""
-    return RoomFacts(session_id=name, epoch=epoch, participants=2, made_at_s=1)
+    return RoomFacts(session_id=name, epoch=epoch, participants=2, publishers=1, made_at_s=1)
 
 
 OLD = str(NOW_MS - SETTLES_MS - 1)
