@@ -11,6 +11,7 @@ from typing import Self
 
 from shared.store.admission import Admission
 from shared.store.connection import Connection, Observe
+from shared.store.hearsay import Hearsay
 from shared.store.inspection import Inspection
 from shared.store.listing import Listing
 from shared.store.nodes import BeatLink, Nodes
@@ -60,6 +61,7 @@ class Registry:
         self.listing = Listing(connection)
         self.inspection = Inspection(connection)
         self.trail = Trail(connection)
+        self.hearsay = Hearsay(connection)
         self.ping = connection.ping
         self.concerns: tuple[str, ...] = ()
         """What `check` found that an operator should know."""
