@@ -26,10 +26,10 @@ from gpu_node.assignments import Assignments
 from gpu_node.backstage import Backstage, RoomKeeper
 from gpu_node.heartbeat import Heartbeat, Link, NodeLease
 from gpu_node.http import NodeHttp, health_of
+from gpu_node.load_progress import LoadProgress
 from gpu_node.room import RoomFactory
 from gpu_node.runner import Runner
 from gpu_node.service_life import ServiceLife
-from gpu_node.services.contract import ServiceMode
 from gpu_node.services.loader import find_service_file
 from gpu_node.settings import NodeSettings
 from shared.clock import Clock
@@ -43,6 +43,7 @@ from shared.records import (
     BeatStale,
     MustRegister,
     NodeProfile,
+    NodeProgress,
     Registered,
     RegisterLater,
     RegisterReply,
@@ -98,12 +99,16 @@ class Agent:
         )
         self._background = Background(self._on_crash)
         self._beating: asyncio.Task[None] | None = None
+        self._progress = LoadProgress(self.heartbeat, parts.clock, self._tell_progress)
         self.service = ServiceLife(
             settings=settings,
             path=find_service_file(settings.pipe_path),
             heartbeat=self.heartbeat,
             clock=parts.clock,
+            progress=self._progress,
         )
+        self._profile_offered: NodeProfile | None = None
+        """What the latest registration said; it counts for the length of a life."""
         self._previous_incarnation = 0
         self._one_registration = asyncio.Lock()
         self._registering: asyncio.Future[RegisterReply] | None = None
@@ -143,6 +148,7 @@ class Agent:
         self._beating = start("heartbeat", self.heartbeat.run())
         start("registration", self._register(keep=False))
         start("service", self._serve())
+        start("load progress", self._progress.follow())
         start("hints", self._follow_hints())
         start("media probe", repeat(self._probe_media, name="media probe", every_s=_PROBE_S))
         start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
@@ -167,10 +173,20 @@ class Agent:
     async def _serve(self) -> None:
         """Bring the service up; one that can't be loaded ends the node with its sentence."""
         try:
-            await self.service.run(on_loaded=lambda: self._register(keep=True))
+            await self.service.run(on_loaded=self._tell_profile)
         except ServiceLoadFailed as error:
             if not self._outcome.done():
                 self._outcome.set_exception(error)
+
+    async def _tell_profile(self) -> None:
+        """A profile is told once per life: if loading has changed it, another life begins."""
+        if self._profile_offered != self._profile():
+            await self._register(keep=True)
+
+    async def _tell_progress(self, incarnation: int, progress: NodeProgress | None) -> None:
+        await self._parts.registry.note_progress(
+            self._settings.pool, self._settings.node_id, incarnation, progress
+        )
 
     def _make_runner(self, assignment: Assignment) -> Runner:
         return Runner(
@@ -227,6 +243,7 @@ class Agent:
 
     def _registration(self, boot_id: str, *, keep: bool) -> Registration:
         report = self.heartbeat.report
+        self._profile_offered = self._profile()
         return Registration(
             pool=self._settings.pool,
             node_id=self._settings.node_id,
@@ -234,16 +251,20 @@ class Agent:
             ttl_s=self._settings.node_ttl_s,
             capacity=report.capacity,
             state=report.state,
-            profile=NodeProfile(
-                service=self.service.name,
-                mode=ServiceMode.BIDIRECTIONAL,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                release=self._parts.release,
-                start_timeout_s=self.service.start_timeout_s,
-            ),
+            profile=self._profile_offered,
             previous_incarnation=self._previous_incarnation,
             residents=self.heartbeat.residents() if keep else (),
+        )
+
+    def _profile(self) -> NodeProfile:
+        traits = self.service.traits
+        return NodeProfile(
+            service=self.service.name,
+            mode=traits.mode,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            release=self._parts.release,
+            start_timeout_s=traits.start_timeout_s,
         )
 
     def _on_reply(self, reply: BeatReply) -> None:

@@ -34,6 +34,13 @@ class NodeSettings(SharedSettings):
         validation_alias=env_names("max_sessions_per_worker", telefuser="MAX_SESSIONS_PER_WORKER"),
         description="Sessions at once: auto leaves it to the service, a number only lowers it.",
     )
+    start_attempts: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="Times that a service which fails to start is tried, with growing pauses, "
+        "before the node gives up.",
+    )
     drain_grace_s: float = Field(
         default=30.0,
         ge=0,

@@ -87,6 +87,13 @@ NODE_FLAGS = (
         default="auto",
     ),
     Flag(
+        field="start_attempts",
+        kind=int,
+        help="Times that a service which fails to start is tried, with growing pauses, "
+        "before the node gives up.",
+        default="3",
+    ),
+    Flag(
         field="drain_grace_s",
         kind=float,
         help="Seconds that running sessions may go on after SIGTERM before they are given "

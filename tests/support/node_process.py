@@ -39,6 +39,7 @@ class NodeProcess:
             "DATA_DIR": str(folder / "data"),
             "NODE_ID": "node-a",
             "DRAIN_GRACE_S": "0",
+            "START_ATTEMPTS": "1",
             **NOWHERE,
             **options,
         }

@@ -196,6 +196,7 @@ def node_settings(redis_url: str, **options: Any) -> NodeSettings:
         "max_sessions_per_worker": 1,
         "beat_interval_s": 0.25,
         "drain_grace_s": 0.0,
+        "start_attempts": 1,
     }
     return NodeSettings(**{**given, **options})
 

@@ -5,7 +5,7 @@ what goes wrong: ``fail_in`` is one of ``create``, ``config``, ``pull``, ``frame
 ``half_character``, ``push``, ``close`` or ``process`` (then the node dies); ``chunks`` ends the
 session by itself; ``hang_close`` blocks the clean-up until the test sets the event of `Journal`.
 ``sound_hz`` adds sound, ``change_at`` is the chunk from which pictures are larger and sound is of
-another rate.
+another rate. ``tracks_frames`` asks for reports of the frames that leave.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ class Journal:
     pushed: list[dict[str, Any]] = field(default_factory=list)
     threads: dict[str, int] = field(default_factory=dict)
     made: int = 0
+    reports: list[tuple[str, int, int]] = field(default_factory=list)
+    """(event, frames, sequence) of the publisher's reports."""
     may_close: threading.Event = field(default_factory=threading.Event)
 
 
 class SyntheticService:
     """Bidirectional, with as many sessions as one likes."""
+
+    warm_up = False  # the journal is about the test's own sessions
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -87,6 +91,24 @@ class SyntheticService:
                 yield {"type": "error", "error": "the model gave up"}
             self.journal.made += 1
             yield self._chunk(index, config)
+
+    def enable_publisher_frame_tracking(self, session_id: str) -> bool:
+        return bool(self._configs[session_id].get("tracks_frames"))
+
+    def report_publisher_frame_progress(
+        self,
+        session_id: str,
+        *,
+        event: str,
+        frames_delta: int,
+        sequence: int,
+        observed_monotonic_seconds: float,
+    ) -> bool:
+        self.journal.reports.append((event, frames_delta, sequence))
+        return True
+
+    def runtime_metrics(self, session_id: str | None = None) -> dict[str, Any]:
+        return {"active": session_id in self._sessions, "made": self.journal.made}
 
     def close_session(self, session_id: str) -> None:
         self._note("close_session")
