@@ -31,13 +31,12 @@ from gpu_node.worker.stream import ChildStream
 from gpu_node.worker.watch import LOOK_EVERY_S, STUCK_AFTER_S, ChildWatch, Wanted
 from gpu_node.worker.wire import error_from, parcelled, value_of
 from shared.embedded.child import Child, ChildSpec, Graveyard
-from shared.errors import ServiceFault, ServiceLost
+from shared.errors import ServiceFault, ServiceLost, ServiceStartFailed
 from shared.lifecycle import Background
 
 _log = structlog.get_logger()
 
 _READ_BYTES = 1024 * 1024
-_STOP_WITHIN_S = 8.0
 _LEAVE_WITHIN_S = 1.0
 
 
@@ -53,6 +52,7 @@ class ChildPlan:
     memory_limit_bytes: int = 0
     """0: none."""
     stuck_after_s: float = STUCK_AFTER_S
+    stop_within_s: float = 8.0
 
 
 class ChildHost:
@@ -92,23 +92,29 @@ class ChildHost:
         """What the child printed last."""
         return tuple(self._child.tail) if self._child is not None else ()
 
+    def with_last_lines(self, sentence: str) -> str:
+        """Return *sentence* with what the child printed last."""
+        lines = self.last_lines
+        return f"{sentence} Its last lines:\n" + "\n".join(lines) if lines else sentence
+
     async def lost(self) -> str:
         """Return why, once the child is gone with all its sessions."""
         return await asyncio.shield(self._lost)
 
     async def start(self) -> None:
-        """Start the child, load and start the service there; raises `ServiceLoadFailed` and
-        `ServiceLost`.
-        """
+        """Start the child, load and start the service there; raises `ServiceLoadFailed`."""
         await self._spawn()
         gpus = self._plan.gpu_ids
-        answer = await self._call(
-            "start",
-            path=str(self._plan.path),
-            gpu_num=len(gpus or [""]),
-            gpu_ids=None if gpus is None else list(gpus),
-            memory_limit_bytes=self._plan.memory_limit_bytes,
-        )
+        try:
+            answer = await self._call(
+                "start",
+                path=str(self._plan.path),
+                gpu_num=len(gpus or [""]),
+                gpu_ids=None if gpus is None else list(gpus),
+                memory_limit_bytes=self._plan.memory_limit_bytes,
+            )
+        except ServiceLost as loss:
+            raise ServiceStartFailed(self.with_last_lines(str(loss))) from loss
         self.traits = ServiceTraits(**{**answer, "mode": ServiceMode(answer["mode"])})
         self._watch.start_timeout_s = self.traits.start_timeout_s
 
@@ -188,7 +194,7 @@ class ChildHost:
         if self._child is not None and not self._lost.done():
             self._why_killed = self._why_killed or "the node had no use for it any more"
             with contextlib.suppress(ServiceFault, TimeoutError):
-                async with asyncio.timeout(_STOP_WITHIN_S):
+                async with asyncio.timeout(self._plan.stop_within_s):
                     await self._call("aclose")
                     async with asyncio.timeout(_LEAVE_WITHIN_S):
                         await self.lost()
@@ -196,6 +202,8 @@ class ChildHost:
             await self.lost()
         await self._tasks.aclose()
         await self._graveyard.aclose()
+        self._streams.clear()
+        self._slots = None
 
     # --- the process ----------------------------------------------------------------------------
 
@@ -304,7 +312,8 @@ class ChildHost:
             _log.error("worker_not_understood", why=str(fault), exc_info=fault)
             self._kill("what it said made no sense")
         await asyncio.wait({self._lost}, timeout=_LEAVE_WITHIN_S)  # how it died says more
-        self._kill("it closed its pipe")
+        if self._child is not None:
+            self._child.signal(signal.SIGKILL)
 
     def _on_message(self, message: Message) -> None:
         head = message.head

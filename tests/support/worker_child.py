@@ -1,0 +1,70 @@
+"""How does a test run a service in a child of its own, and see what is left of it?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+
+from gpu_node.worker.host import ChildHost, ChildPlan
+from shared.settings import child_environment
+from tests.support.wait import scaled_s
+
+SERVICES = Path(__file__).parents[1] / "services"
+HOSTILE = SERVICES / "hostile_at_will.py"
+STUCK_AFTER_S = scaled_s(2.0)
+
+
+def service_file(folder: Path, like: Path, more: str = "") -> Path:
+    """A service file of the test's own: one that there is, and what it has besides."""
+    path = folder / "service.py"
+    path.write_text(like.read_text() + more)
+    return path
+
+
+def worker_pids(parent: int | None = None) -> list[int]:
+    """The children of this process (or of *parent*) that run a service."""
+    return [
+        process.pid
+        for process in psutil.Process(parent).children(recursive=True)
+        if _is_worker(process)
+    ]
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "gpu_node.worker" in process.cmdline() and process.status() != "zombie"
+    except psutil.Error:
+        return False
+
+
+def shared_memory() -> int:
+    """Slots that this process has mapped."""
+    return Path("/proc/self/maps").read_text().count("memfd:greenroom-chunk")
+
+
+def plan_for(path: Path, folder: Path, *, memory_limit_bytes: int = 0) -> ChildPlan:
+    """A child that is found stuck soon."""
+    return ChildPlan(
+        path=path,
+        gpu_ids=None,
+        env=child_environment({}),
+        log=folder / "worker.log",
+        memory_limit_bytes=memory_limit_bytes,
+        stuck_after_s=STUCK_AFTER_S,
+        stop_within_s=STUCK_AFTER_S,
+    )
+
+
+@asynccontextmanager
+async def child_host(path: Path, folder: Path, **options: int) -> AsyncIterator[ChildHost]:
+    """Run a service in a child for the length of the block; nothing of it is left after that."""
+    host = ChildHost(plan_for(path, folder, **options))
+    try:
+        await host.start()
+        yield host
+    finally:
+        await host.aclose()
+    assert host.pid is None
