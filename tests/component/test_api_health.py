@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from control_plane.app import Replica
+from shared.records import NodeProgress
 from shared.states import NodeState, Reason
 from tests.support.replica import BeginNode, Client, served, settings_for
 from tests.support.room_service import RoomService
@@ -67,6 +68,33 @@ async def test_a_node_that_loads_or_failed_is_not_usable(
     assert ready.status_code == 200
 
 
+async def test_a_slot_whose_clean_up_hangs_is_seen(
+    redis_url: str, room_service: RoomService, begin_node: BeginNode
+) -> None:
+    """Degraded beside a node that serves, a number of its own, and not ready where none is left."""
+    node = await begin_node()
+    settings = settings_for(redis_url, room_service.url, draining_timeout_s=0.3)
+    async with served(settings) as (_, api):
+        session_id = (await api.create()).json()["session_id"]
+        await node.play(session_id)
+        await api.stop(session_id)
+
+        async def is_told() -> bool:
+            await node.beat()  # it still lists the session, and confirms nothing
+            numbers = Numbers((await api.get("/metrics")).text)
+            return numbers.of("greenroom_slots", pool="default", kind="quarantined") == 1
+
+        await wait_until(is_told, "the quarantined slot is counted", timeout_s=15)
+        assert (await api.look(session_id)).json()["status"] == "closed"
+        assert (await api.get("/v1/service/ready")).status_code == 503
+        await begin_node(node_id="well")
+
+        async def is_degraded() -> bool:
+            return bool((await api.get("/v1/stream/health")).json()["status"] == "degraded")
+
+        await wait_until(is_degraded, "health tells of the slot")
+
+
 async def test_without_livekit_it_is_not_ready(
     replica: tuple[Replica, Client], room_service: RoomService, begin_node: BeginNode
 ) -> None:
@@ -125,6 +153,26 @@ async def test_metadata_tells_what_is_served(api: Client, begin_node: BeginNode)
     assert metadata["pools"] == ["default"]
     assert metadata["livekit_url"].startswith("ws://")
     assert set(metadata) >= HEALTH_FIELDS | {"service_type", "transport"}
+
+
+async def test_metadata_tells_how_far_a_node_is_that_comes_up(
+    api: Client, begin_node: BeginNode
+) -> None:
+    """The step, its seconds, and what the service wrote last; nothing of nodes that serve."""
+    await begin_node(node_id="serving")
+    node = await begin_node(node_id="starting", capacity=0)
+    told = NodeProgress(step="starting", seconds=12.5, line="shard 3 of 8")
+    await node.registry.note_progress(node.pool, node.node_id, node.incarnation, told)
+    metadata = (await api.get("/v1/service/metadata")).json()
+    assert metadata["coming_up"] == {
+        "starting": {
+            "step": "starting",
+            "seconds": 12.5,
+            "attempt": 1,
+            "line": "shard 3 of 8",
+            "error": "",
+        }
+    }
 
 
 async def test_the_numbers_tell_line_sessions_slots_and_times(

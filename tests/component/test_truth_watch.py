@@ -159,6 +159,11 @@ async def test_alerts_ask_for_numbers_that_are_there(api: Client) -> None:
     assert named <= served_names
 
 
+def test_a_slot_whose_clean_up_hangs_is_an_alert() -> None:
+    """By the series that counts just those slots."""
+    assert 'greenroom_slots{kind="quarantined"}) > 0' in ALERTS.read_text(encoding="utf-8")
+
+
 def test_alerts_are_well_formed() -> None:
     """As Prometheus itself judges."""
     if (promtool := shutil.which("promtool")) is None:
