@@ -96,7 +96,7 @@ class Invariants:
         newly = [
             session
             for name, session in pool.live.items()
-            if session["state"] == "assigned" and self._is_new(name, session["epoch"])
+            if session["state"] == "assigned" and self._is_new(name, session)
         ]
         served = max((int(session["ticket"]) for session in newly), default=0)
         assert served < min(pool.line.values(), default=2**53)
@@ -109,7 +109,9 @@ class Invariants:
             newcomers = {int(pool.sessions[name]["ticket"]) for name in pool.line} - ever
             assert max(ever, default=0) < min(newcomers, default=2**53)
 
-    def _is_new(self, name: str, epoch: str) -> bool:
+    def _is_new(self, name: str, session: dict[str, str]) -> bool:
+        """Whether the last call assigned it; a rebase gives another epoch as well."""
         if self._before is None:
             return False
-        return self._before.sessions.get(name, {}).get("epoch") != epoch
+        before = self._before.sessions.get(name, {}).get("epoch")
+        return before not in (session["epoch"], session.get("rebased", ""))
