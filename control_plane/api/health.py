@@ -8,6 +8,7 @@ Ready means not unhealthy; its probe answers 503 otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -66,6 +67,7 @@ def health_routes(*, vitals: Vitals, metrics: Metrics, settings: ReplicaSettings
             "max_sessions_per_worker": min((node.capacity for node in nodes), default=None),
             "queue_size": settings.queue_size,
             "pools": settings.pools,
+            "coming_up": {node.node_id: asdict(node.progress) for node in nodes if node.progress},
         }
         return json_answer({**_KIND, **described, **health})
 

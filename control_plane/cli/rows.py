@@ -7,6 +7,7 @@ registry's server, durations are seconds. Who a person is isn't in it.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from control_plane.cli.tables import Cell, Column, spell
 from control_plane.cli.words import (
@@ -20,6 +21,7 @@ from control_plane.cli.words import (
 from control_plane.stories import moves_in_s, room_of
 from shared.facts import NodeFacts, PoolFacts, SessionFacts
 from shared.states import SessionState
+from shared.store.replies import progress
 
 SESSION_COLUMNS = (
     Column(title="SESSION"),
@@ -153,6 +155,7 @@ def node_json(facts: PoolFacts, node: NodeFacts) -> dict[str, object]:
         "beat_age_s": beat_age_s(facts, node),
         "rest_s": max(0, node.number("rest") - facts.registry_ms) / 1000,
         "profile": node_profile(node),
+        "progress": asdict(told) if (told := progress(node.record.get("progress", ""))) else None,
         "sessions": [member.session_id for member in node.members if not member.quarantined],
     }
 

@@ -14,6 +14,7 @@ from control_plane.cli.tables import Cell, spell
 from control_plane.stories import moves_in_s
 from shared.facts import NodeFacts, SessionFacts
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
+from shared.store.replies import progress
 
 
 class Tone(StrEnum):
@@ -175,9 +176,9 @@ def node_troubles(node: NodeFacts, registry_ms: int) -> list[str]:
     if node.record.get("draining") == "1":
         troubles.append("shuts down")
     if node.record.get("state") == NodeState.LOADING:
-        troubles.append("still loads its model")
+        troubles.append("still loads its model" + _how_far(node))
     if node.record.get("state") == NodeState.ERROR:
-        troubles.append("its model can't serve")
+        troubles.append("its model can't serve" + _how_far(node))
     if node.record.get("media_ok") == "0":
         troubles.append("doesn't reach LiveKit")
     rest_s = (node.number("rest") - registry_ms) / 1000
@@ -190,6 +191,18 @@ def node_troubles(node: NodeFacts, registry_ms: int) -> list[str]:
     if strangers := node.number("strangers"):
         troubles.append(f"holds {strangers} that aren't its own")
     return troubles
+
+
+def _how_far(node: NodeFacts) -> str:
+    """Say what a node told of its service, from the step to its last line or its error."""
+    told = progress(node.record.get("progress", ""))
+    if told is None:
+        return ""
+    attempt = f", attempt {told.attempt}" if told.attempt > 1 else ""
+    last = told.error if told.step == "failed" else told.line
+    return f" ({told.step.replace('_', ' ')} for {spell(told.seconds)}{attempt})" + (
+        f": {last}" if last else ""
+    )
 
 
 def room_words(humans: int | None, empty_s: float | None) -> str:

@@ -19,7 +19,9 @@ from control_plane.cli.words import (
 )
 from shared.errors import StartupError
 from shared.facts import NodeFacts
+from shared.records import NodeProgress
 from shared.states import Reason, SessionState
+from shared.store.replies import progress_json
 from tests.support.made_facts import NOW_MS, member, node, session, waiting
 
 
@@ -126,6 +128,20 @@ def test_a_node_says_everything_that_keeps_it_from_serving() -> None:
     ]
     well = node(state="idle", admin="open", draining="0", media_ok="1")
     assert node_troubles(well, NOW_MS) == []
+    for told, words in (
+        (
+            NodeProgress(step="warming_up", seconds=192, attempt=2, line="compiling"),
+            "still loads its model (warming up for 3 m 12 s, attempt 2): compiling",
+        ),
+        (NodeProgress(step="loading", seconds=1), "still loads its model (loading for 1 s)"),
+    ):
+        loading = node(state="loading", progress=progress_json(told))
+        assert node_troubles(loading, NOW_MS) == [words]
+    told = NodeProgress(step="failed", seconds=4, line="x", error="OSError: no card.")
+    failed = node(state="error", progress=progress_json(told))
+    assert node_troubles(failed, NOW_MS) == [
+        "its model can't serve (failed for 4 s): OSError: no card."
+    ]
     assert node_troubles(well, NOW_MS + 10_000) == ["silent"]
 
 
