@@ -13,12 +13,14 @@ from typing import assert_never
 import structlog
 
 from gpu_node import metrics
+from gpu_node.assets import Assets
 from gpu_node.backstage import Backstage
 from gpu_node.control import Apply, ControlGate, Delivered, Ignore, Reply, Stop
+from gpu_node.room import AssetStream
 from gpu_node.stage import Stage
 from shared.errors import ServiceFault
 from shared.lifecycle import Background
-from shared.room_status import StatusWriter
+from shared.room_status import Status, StatusWriter
 
 _log = structlog.get_logger()
 
@@ -35,11 +37,13 @@ class Dialogue:
         controller: str,
         status: StatusWriter,
         on_stop: Callable[[], None],
+        on_delivered: Callable[[int], None],
     ) -> None:
         self._backstage = backstage
         self._controller = controller
         self._status = status
         self._on_stop = on_stop
+        self._on_delivered = on_delivered
         self._log = _log.bind(session=status.session_id)
         self._gate = ControlGate(
             controller=controller,
@@ -47,6 +51,14 @@ class Dialogue:
             max_bytes=backstage.settings.max_data_message_bytes,
         )
         self._pending: asyncio.Queue[Mapping[str, object]] = asyncio.Queue(_PENDING)
+        self._assets = Assets(
+            controller=controller,
+            status=status,
+            clock=backstage.clock,
+            say=self._say,
+            push=self._push_asset,
+        )
+        self._pipeline_session_id = ""
         self._tasks = Background()
         self._running = False
         self._closed = False
@@ -55,15 +67,17 @@ class Dialogue:
 
     def open(self, pipeline_session_id: str) -> None:
         """The pipeline session runs: say so, and let it have what was kept for it."""
-        self._running = True
+        self._running = self._assets.running = True
+        self._pipeline_session_id = pipeline_session_id
         self._say_where_it_stands()
         for kept in self._gate.open():
             self._to_service(kept.chunk)
-        self._tasks.start("controls", self._push(pipeline_session_id))
+        self._tasks.start("controls", self._push())
 
     async def aclose(self) -> None:
         """Take no more messages and hand none on."""
         self._closed = True
+        await self._assets.aclose()
         await self._tasks.aclose()
 
     def on_control(self, sender: str, payload: bytes, topic: str) -> None:
@@ -79,8 +93,9 @@ class Dialogue:
                 case Stop():
                     metrics.control("applied")
                     self._on_stop()
-                case Delivered():
+                case Delivered(published_frames=frames):
                     metrics.control("applied")
+                    self._on_delivered(frames)
                 case Reply(status=status):
                     self.stage.say(status)
                 case Ignore(why=why):
@@ -88,6 +103,18 @@ class Dialogue:
                     self._log.debug("control_ignored", why=why)
                 case _:
                     assert_never(decision)
+
+    def on_asset(self, sender: str, stream: AssetStream) -> None:
+        """A file begins to come into the room."""
+        if self.stage is None or self._closed:
+            stream.close()
+            return
+        self._assets.receive(sender, stream, silent=not self.stage.check())
+
+    @property
+    def controls_waiting(self) -> int:
+        """How many messages the service hasn't taken yet."""
+        return self._pending.qsize()
 
     def on_arrival(self, identity: str) -> None:
         """Somebody can be told things from now on, perhaps after a reload."""
@@ -97,23 +124,27 @@ class Dialogue:
             self._say_where_it_stands()
 
     def _say_where_it_stands(self) -> None:
-        if self.stage is None:
-            return
-        self.stage.say(self._status.running(self._backstage.settings.node_id))
-        if self.stage.first_frame_id is not None:
-            self.stage.say(self._status.first_frame(self.stage.first_frame_id))
+        self._say(self._status.running(self._backstage.settings.node_id))
+        if self.stage is not None and self.stage.first_frame_id is not None:
+            self._say(self._status.first_frame(self.stage.first_frame_id))
+
+    def _say(self, status: Status) -> None:
+        if self.stage is not None:
+            self.stage.say(status)
 
     def _to_service(self, chunk: Mapping[str, object]) -> None:
         if self._pending.full():  # the service doesn't keep up: what is oldest matters least
             self._pending.get_nowait()
         self._pending.put_nowait(chunk)
 
-    async def _push(self, pipeline_session_id: str) -> None:
+    async def _push(self) -> None:
         while True:
             chunk = await self._pending.get()
             try:
-                await self._backstage.host.push(pipeline_session_id, dict(chunk))
+                await self._backstage.host.push(self._pipeline_session_id, dict(chunk))
             except ServiceFault as error:
                 self._log.warning("control_failed", error=str(error))
-                if self.stage is not None:
-                    self.stage.say(self._status.error(str(error), error.code))
+                self._say(self._status.error(str(error), error.code))
+
+    async def _push_asset(self, chunk: Mapping[str, object]) -> None:
+        await self._backstage.host.push(self._pipeline_session_id, dict(chunk))

@@ -43,8 +43,6 @@ class Measures:
         self._frames = 0
         self._declared_fps = 0.0
         self.frames_published = 0
-        self.frames_abandoned = 0
-        """Frames that were due while nobody could see them."""
         self.sound_queued_until_s = 0.0
 
     def chunk(self, *, made_in_s: float, waited_s: float, fps: float) -> None:
@@ -71,6 +69,7 @@ class Measures:
         """Return the figures since the last call, and begin anew."""
         lasted_s = max(now_s - self._since_s, 1e-3)
         figures: Figures = {
+            "over_s": round(lasted_s, 3),
             "fps": round(self._frames / lasted_s, 2),
             "declared_fps": self._declared_fps or None,
             "published_frames": self.frames_published,

@@ -11,6 +11,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from shared.states import NodeState, Reason
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+_SLOW_CHUNKS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _SLOW = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 _STATE = Gauge("greenroom_node_state", "1 for the state that the node is in.", ["state"])
@@ -59,6 +60,16 @@ _FRAMES = Counter("greenroom_node_frames_total", "Frames played.")
 _LATENESS = Histogram(
     "greenroom_node_frame_lateness_seconds", "How late a frame left after its time.", buckets=_FAST
 )
+_CHUNK_MADE = Histogram(
+    "greenroom_node_chunk_seconds", "Time that the service took for a chunk.", buckets=_SLOW_CHUNKS
+)
+_RTT = Histogram(
+    "greenroom_node_media_rtt_seconds", "Round trip to the media server.", buckets=_FAST
+)
+_DELIVERIES = Counter(
+    "greenroom_node_deliveries_total", "Lossless deliveries, by outcome.", ["outcome"]
+)
+_ASSETS = Counter("greenroom_node_assets_total", "Files from controllers.", ["outcome"])
 _CONTROLS = Counter("greenroom_node_controls_total", "Messages from controllers.", ["outcome"])
 
 
@@ -136,9 +147,10 @@ def first_frame(seconds: float) -> None:
     _FIRST_FRAME.observe(seconds)
 
 
-def chunk_taken(waited_s: float) -> None:
-    """Observe how long the player waited for the service."""
+def chunk_taken(waited_s: float, made_in_s: float) -> None:
+    """Observe how long the player waited for the service, and how long that took."""
     _CHUNKS.inc()
+    _CHUNK_MADE.observe(made_in_s)
     _CHUNK_WAIT.observe(waited_s)
 
 
@@ -151,3 +163,18 @@ def frame_played(late_s: float) -> None:
 def control(outcome: str) -> None:
     """Count one message: applied, answered or ignored."""
     _CONTROLS.labels(outcome=outcome).inc()
+
+
+def media_rtt(seconds: float) -> None:
+    """Observe one room's round trip to the media server."""
+    _RTT.observe(seconds)
+
+
+def delivered(outcome: str) -> None:
+    """Count one lossless delivery: complete, incomplete or unacknowledged."""
+    _DELIVERIES.labels(outcome=outcome).inc()
+
+
+def asset(outcome: str) -> None:
+    """Count one file: accepted or rejected."""
+    _ASSETS.labels(outcome=outcome).inc()

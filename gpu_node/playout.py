@@ -42,6 +42,8 @@ class Playout:
         self.measures = Measures(clock.monotonic_s())
         self.chunks_played = 0
         self.frames_played = 0
+        self.frames_taken = 0
+        """Frames of all chunks that the service has handed over."""
 
     async def play(self, chunks: ChunkStream) -> None:
         """Play until the service is done.
@@ -63,9 +65,10 @@ class Playout:
                     self.measures.stage(chunk.metadata.get("stage"), self._now_s())
                     self._stage.say(self._status.stage(chunk.metadata))
                 case _:
-                    metrics.chunk_taken(waited_s)
                     made_in_s = chunks.last_made_in_s
+                    metrics.chunk_taken(waited_s, made_in_s)
                     self.measures.chunk(made_in_s=made_in_s, waited_s=waited_s, fps=chunk.fps)
+                    self.frames_taken += len(chunk.frames)
                     chunks.needed_in(chunk.duration_s)
                     await self._play_chunk(chunk)
             asked_s = self._now_s()

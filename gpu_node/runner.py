@@ -19,9 +19,11 @@ from gpu_node import metrics
 from gpu_node.backstage import Backstage
 from gpu_node.bundle import Bundle
 from gpu_node.claim import Claim
+from gpu_node.delivery import Delivery, DeliveryMode, delivery_mode
 from gpu_node.dialogue import Dialogue
 from gpu_node.ending import End, Ending, GiveBack, Holdings, Vanish, Verdict, reason_of
 from gpu_node.playout import Playout
+from gpu_node.reports import Reports
 from gpu_node.session_config import frames_per_second, session_config
 from gpu_node.stage import Stage, StageEvents
 from shared.errors import (
@@ -82,6 +84,8 @@ class Runner:
         self._rebase = Background()
         """The same; it is never cancelled while the session is held."""
         self._asides = Background()
+        self._delivery = Delivery(DeliveryMode.LATEST)
+        self._reports: Reports | None = None
         self._accepted_at_s = self._state_since_s = backstage.clock.monotonic_s()
 
     @property
@@ -211,15 +215,44 @@ class Runner:
         dialogue.open(pipeline_session_id)
         if record.attempt > 1:
             stage.say(self._status.resumed(record.attempt))
-        playout = Playout(
-            stage,
-            status=self._status,
-            default_fps=frames_per_second(request, self._backstage.settings.default_fps),
-            clock=self._backstage.clock,
-        )
-        await playout.play(self._backstage.host.chunks(pipeline_session_id))
-        stage.say(self._status.done(playout.chunks_played, playout.frames_played))
+        fps = frames_per_second(request, self._backstage.settings.default_fps)
+        await self._play(stage, dialogue, pipeline_session_id, fps)
         return End(reason=Reason.COMPLETED)
+
+    async def _play(
+        self, stage: Stage, dialogue: Dialogue, pipeline_session_id: str, fps: float
+    ) -> None:
+        """Play until the service has no more and the client has what it was promised."""
+        playout = Playout(stage, status=self._status, default_fps=fps, clock=self._backstage.clock)
+        reports = self._reports = Reports(
+            self._backstage,
+            stage,
+            playout,
+            status=self._status,
+            pipeline_session_id=pipeline_session_id,
+            controls_waiting=lambda: dialogue.controls_waiting,
+        )
+        reports.start()
+        try:
+            await self._delivery.until_watched(stage)
+            await playout.play(self._backstage.host.chunks(pipeline_session_id))
+            stage.say(self._status.done(playout.chunks_played, playout.frames_played))
+            await self._settle(stage, playout.frames_played)
+        finally:
+            await reports.aclose()
+
+    async def _settle(self, stage: Stage, frames_played: int) -> None:
+        receipt = await self._delivery.settle(frames_played)
+        if receipt is None:
+            return
+        acknowledged = receipt.acknowledged_frames
+        stage.say(self._status.delivery(receipt.published_frames, acknowledged))
+        outcome = "complete" if receipt.complete else "incomplete"
+        metrics.delivered("unacknowledged" if acknowledged is None else outcome)
+        if not receipt.complete:
+            self._log.warning(
+                "delivery_incomplete", published=frames_played, acknowledged=acknowledged
+            )
 
     async def _advance(
         self, state: SessionState, *, pipeline_session_id: str | None = None
@@ -256,11 +289,13 @@ class Runner:
         return request, record
 
     def _set_up(self, request: SessionRequest) -> tuple[Stage, Dialogue]:
+        self._delivery = Delivery(delivery_mode(request))
         dialogue = Dialogue(
             self._backstage,
             controller=request.identity,
             status=self._status,
             on_stop=lambda: self.stop(Reason.CLIENT_STOP),
+            on_delivered=self._delivery.acknowledge,
         )
         stage = Stage(
             self._backstage,
@@ -270,7 +305,8 @@ class Runner:
             status=self._status,
             events=StageEvents(
                 on_control=dialogue.on_control,
-                on_arrival=dialogue.on_arrival,
+                on_arrival=lambda identity: self._on_arrival(dialogue, identity),
+                on_asset=dialogue.on_asset,
                 on_first_frame=self._on_first_frame,
                 on_outranked=self._outrank,
                 on_given_up=lambda _why: self.give_back(self._why_unreachable()),
@@ -297,6 +333,11 @@ class Runner:
             self._backstage.host.create_session(config), name=f"create {self.assignment.session_id}"
         )
         return await asyncio.shield(creation)
+
+    def _on_arrival(self, dialogue: Dialogue, identity: str) -> None:
+        dialogue.on_arrival(identity)
+        if self._reports is not None:
+            self._reports.on_arrival()
 
     def _on_first_frame(self) -> None:
         metrics.first_frame(self._backstage.clock.monotonic_s() - self._accepted_at_s)

@@ -23,7 +23,7 @@ import structlog
 from gpu_node import metrics
 from gpu_node.backstage import Backstage
 from gpu_node.claim import Claim
-from gpu_node.room import Frame, Lost, Pcm, Room, RoomEvents, RoomRequest
+from gpu_node.room import AssetStream, Frame, LinkFacts, Lost, Pcm, Room, RoomEvents, RoomRequest
 from shared.errors import RoomsUnavailable
 from shared.ids import WorkerIdentity
 from shared.lifecycle import Background
@@ -54,6 +54,7 @@ class StageEvents:
     the session is this node's (R5)."""
     on_given_up: Callable[[str], None]
     """The room can't be had again; why."""
+    on_asset: Callable[[str, AssetStream], None]
 
 
 class Stage:
@@ -184,6 +185,25 @@ class Stage:
         if self._room is not None and self.check():
             await self._room.fit_audio(sample_rate_hz, channels)
 
+    async def until_watched(self) -> None:
+        """Return when somebody sees the video of the present join."""
+        if self._room is not None:
+            await self._room.until_watched()
+
+    async def tell_figures(self, body: Status) -> None:
+        """Say *body* on tf.metrics if that's possible now; else it's out of date anyway."""
+        if self._room is not None and self.check():
+            await self._room.send_metrics(body)
+
+    async def link(self) -> LinkFacts | None:
+        """What the connection carries; None while there is none."""
+        return await self._room.link() if self._room is not None and self._joined else None
+
+    @property
+    def statuses_waiting(self) -> int:
+        """How much is still to be said."""
+        return len(self._outbox)
+
     async def capture_audio(self, pcm: Pcm, sample_rate_hz: int) -> None:
         """Queue sound, if audible."""
         if self._room is not None and self.check():
@@ -255,6 +275,7 @@ class Stage:
                     on_lost=partial(self._on_lost, attempt),
                     on_outranked=self._on_outranked,
                     on_arrival=self._events.on_arrival,
+                    on_asset=self._events.on_asset,
                 ),
             )
         )

@@ -28,6 +28,8 @@ CONTROL_TOPIC = "tf.control"
 ASSET_TOPIC = "tf.asset"
 
 PROTOCOL_VERSION = 1
+MAX_ASSET_BYTES = 1024 * 1024
+"""A file on ``tf.asset``: controls wait behind it, so larger ones go by HTTP."""
 MAX_SEQ = 2**53 - 1
 """The largest whole number that JavaScript keeps exactly."""
 MAX_PROMPT_CHARS = 4000

@@ -102,6 +102,27 @@ class StatusWriter:
             body["seq"] = refused.seq
         return body
 
+    def asset_accepted(self, stream_id: str, name: str, size_bytes: int) -> Status:
+        """The service has this file."""
+        return self._flat("asset_accepted", stream_id=stream_id, name=name, bytes=size_bytes)
+
+    def asset_rejected(self, stream_id: str, name: str, *, code: str, text: str) -> Status:
+        """A file was refused."""
+        return self._flat("asset_rejected", stream_id=stream_id, name=name, code=code, message=text)
+
+    def delivery(self, published_frames: int, acknowledged_frames: int | None) -> Status:
+        """What came of a lossless delivery; nothing acknowledged is null."""
+        return self._flat(
+            "delivery",
+            published_frames=published_frames,
+            acknowledged_frames=acknowledged_frames,
+            complete=published_frames == acknowledged_frames,
+        )
+
+    def figures(self, figures: Mapping[str, object]) -> Status:
+        """How well the session plays; for ``tf.metrics``."""
+        return self._flat("metrics", **figures)
+
     def draining(self, reason: str) -> Status:
         """The session is about to end."""
         return self._flat("draining", reason=reason)

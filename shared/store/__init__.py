@@ -46,6 +46,7 @@ class Registry:
         self.image = sessions.image
         self.advance = sessions.advance
         self.bundle = sessions.bundle
+        self.left_s = sessions.left_s
         self.adopt = sessions.adopt
         self.rebase = sessions.rebase
         self.give_back = sessions.give_back

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Literal, cast
@@ -125,6 +126,21 @@ class Sessions:
             "read_bundle", pool_of(session_id), session_id=session_id
         )
         return str(rest[0]) if word == "ok" else None
+
+    async def left_s(self, session_id: str) -> float | None:
+        """Return what is left of the session's limit, by the registry's own clock.
+
+        Returns:
+            None without a limit, and while the limit is paused.
+
+        Raises:
+            UnknownSession: There's no such record.
+        """
+        bundle = await self.bundle(session_id)
+        if bundle is None:
+            raise UnknownSession(session_id=session_id)
+        left_ms = json.loads(bundle).get("left")
+        return None if left_ms is None else float(left_ms) / 1000
 
     async def adopt(
         self, owner: Owner, state: SessionState, *, stamp: int, bundle: str, age_s: float
