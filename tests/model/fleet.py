@@ -21,6 +21,8 @@ from tests.support.scenario import listed_ids
 
 WAY = ("joining_room", "starting_pipeline", "running")
 ENDED_KEPT = 16
+SETTLED_AFTER_BEATS = 15
+"""A grace, the leases of the dead and the clean-up limit are over by then."""
 AGE_MS = 500
 """How long a session was played since it was packed."""
 
@@ -250,6 +252,56 @@ class Fleet(RuleBasedStateMachine):
         """What a node holds no more, by whatever it was lost."""
         if process := self.processes.get(owner[0]):
             process.residents.pop(owner[2:], None)
+
+    # All of them.
+
+    def running(self) -> list[Process]:
+        return [self.processes[node] for node in sorted(self.processes)]
+
+    def sweep(self, budget: int) -> None:
+        self.act("sweep_nodes", budget, twice=False, budget=budget)
+        self.act("sweep_deadlines", budget, twice=False, budget=budget)
+
+    def order(self, node: str, admin: str, move_in_ms: int | None, **told: Any) -> None:
+        moving = "" if move_in_ms is None else move_in_ms
+        order: dict[str, Any] = self.sides.world.order(node, admin, move_in_ms=moving, **told)
+        known = (node, admin, move_in_ms, order["order"], order["replaces"])
+        self.act("set_node_admin", *known, **order)
+
+    # The end.
+
+    def teardown(self) -> None:
+        if self.sides.is_agreed:
+            self.settle()
+
+    def settle(self) -> None:
+        """Faults end, who still runs serves on: nothing hangs, and nobody waits without need."""
+        for process in self.running():
+            self.order(process.node, "open", None)
+            process.capacity, process.draining = max(process.capacity, 1), False
+        for _ in range(SETTLED_AFTER_BEATS):
+            self.sides.world.now_ms += 2_000
+            for process in self.running():
+                self.serve(process, 3, twice=False)
+                self.stop_what_it_must(process)
+            self.sweep(64)
+        self._is_settled()
+
+    def _is_settled(self) -> None:
+        model = self.sides.model
+        held = {p.node: set(p.residents) for p in self.running()}
+        for name, s in model.sessions.items():
+            if s.is_live and s.state not in ("queued", "assigned"):
+                assert s.state != "draining" or s.at, f"{name} never ends"
+                assert (name, s.epoch) in held.get(s.node, ()), f"nobody plays {name}"
+        for node, residents in held.items():
+            known = {(name, epoch) for name, epoch, _ in model.members(node)}
+            assert residents <= known, f"{node} plays what isn't its own"
+            given = [model.sessions[name].state for name, _ in known - residents]
+            assert set(given) <= {"assigned"}, f"{node} doesn't hold what it should"
+        alive = {nid for nid, n in model.nodes.items() if n.lease is not None}
+        assert alive == held.keys(), "a node that is gone has a lease, or one that runs has none"
+        assert not (model.line and model.free), "somebody waits and a slot is free"
 
 
 def named(owner: Owner) -> dict[str, Any]:

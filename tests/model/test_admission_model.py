@@ -25,8 +25,6 @@ _ASKED_FOR = os.environ.get("GREENROOM_MODEL_EXAMPLES")
 EXAMPLES = int(_ASKED_FOR or "30")
 PHASES = [Phase.explicit, Phase.generate, *([Phase.reuse, Phase.shrink] if _ASKED_FOR else [])]
 STEPS = 100 if _ASKED_FOR else 60
-SETTLED_AFTER_BEATS = 15
-"""A grace, the leases of the dead and the clean-up limit are over by then."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 LIMITS = {
     "queued": 20_000,
@@ -196,6 +194,18 @@ class Admission(Fleet):
 
     @precondition(lambda self: any(p.residents for p in self.processes.values()))
     @rule(which=any_one)
+    def crash_child(self, which: int) -> None:
+        """The model's process dies with all that it held, and is there again at the next beat."""
+        node = pick([n for n in sorted(self.processes) if self.processes[n].residents], which)
+        process = self.processes[node]
+        for resident in list(process.residents):
+            owner, why = process.owner(resident), "service_lost"
+            down: dict[str, Any] = {"capacity": 0, "media_ok": 1, "unplayed_ms": 0}
+            self.act("give_back", owner, why, 0, **named(owner), why=why, **down)
+        process.residents.clear()
+
+    @precondition(lambda self: any(p.residents for p in self.processes.values()))
+    @rule(which=any_one)
     def lose_one(self, which: int) -> None:
         """A node forgets a session that it held, without a word."""
         node = pick([n for n in sorted(self.processes) if self.processes[n].residents], which)
@@ -205,18 +215,12 @@ class Admission(Fleet):
     def close_node(self, node: str, move_in_ms: int | None, is_late: bool) -> None:
         """An operator closes a node to newcomers; its sessions may have to move after a while."""
         looked_at = {"replaces": "order-0"} if is_late else {}
-        self._order(node, "draining", move_in_ms, **looked_at)
+        self.order(node, "draining", move_in_ms, **looked_at)
 
     @rule(node=nodes)
     def open_node(self, node: str) -> None:
         """An operator opens it again."""
-        self._order(node, "open", None)
-
-    def _order(self, node: str, admin: str, move_in_ms: int | None, **told: Any) -> None:
-        moving = "" if move_in_ms is None else move_in_ms
-        order: dict[str, Any] = self.sides.world.order(node, admin, move_in_ms=moving, **told)
-        known = (node, admin, move_in_ms, order["order"], order["replaces"])
-        self.act("set_node_admin", *known, **order)
+        self.order(node, "open", None)
 
     @precondition(lambda self: self.processes)
     @rule(which=any_one)
@@ -332,44 +336,6 @@ class Admission(Fleet):
     def step_clock(self, by_ms: int) -> None:
         """The wall clock jumps; the next call may fire what was due within two seconds, no more."""
         self.sides.world.now_ms += by_ms
-
-    def running(self) -> list[Process]:
-        return [self.processes[node] for node in sorted(self.processes)]
-
-    def sweep(self, budget: int) -> None:
-        self.act("sweep_nodes", budget, twice=False, budget=budget)
-        self.act("sweep_deadlines", budget, twice=False, budget=budget)
-
-    # The end.
-
-    def teardown(self) -> None:
-        if self.sides.is_agreed:
-            self.settle()
-
-    def settle(self) -> None:
-        """Faults end, who still runs serves on: nothing hangs, and nobody waits without need."""
-        for process in self.running():
-            self.open_node(process.node)
-            process.capacity, process.draining = max(process.capacity, 1), False
-        for _ in range(SETTLED_AFTER_BEATS):
-            self.sides.world.now_ms += 2_000
-            for process in self.running():
-                self.serve(process, 3, twice=False)
-                self.stop_what_it_must(process)
-            self.sweep(64)
-        self._is_settled()
-
-    def _is_settled(self) -> None:
-        model = self.sides.model
-        held = {p.node: set(p.residents) for p in self.running()}
-        for name, s in model.sessions.items():
-            if s.is_live and s.state not in ("queued", "assigned"):
-                assert s.state != "draining" or s.at, f"{name} never ends"
-                assert (name, s.epoch) in held.get(s.node, ()), f"nobody plays {name}"
-        for node, residents in held.items():
-            known = {(name, epoch) for name, epoch, _ in model.members(node)}
-            assert residents <= known, f"{node} plays what isn't its own"
-        assert not (model.line and model.free), "somebody waits and a slot is free"
 
 
 def pick(choices: list[Any], which: int) -> Any:
