@@ -33,6 +33,7 @@
     │   │   └── ServiceStartFailed 500  perhaps another try helps
     │   │   └── GraphFault      500  its stages don't fit together
     │   ├── StageFailed         500  a stage of its pipeline raised, or its actor is dead
+    │   │   └── ActorDied       500  nothing comes from the actor any more
     │   ├── PipelineMisuse      500  it called its own pipeline wrongly
     │   ├── InvalidConfig       500  it refused what the client asked for
     │   ├── ServiceLost         500  its process died; the session can go on elsewhere
@@ -343,7 +344,13 @@ class StageFailed(ServiceFault):
 
     def __init__(self, *, stage: str, what: str) -> None:
         super().__init__(f"Stage {stage!r} failed: {what}")
-        self.stage = stage
+        self.stage, self.what = stage, what
+
+
+class ActorDied(StageFailed):
+    """Whatever runs a stage is gone; raised by a stage, it ends every session of the pipeline."""
+
+    code = "actor_died"
 
 
 class PipelineMisuse(ServiceFault):

@@ -18,11 +18,10 @@ from enum import StrEnum
 from typing import Any
 
 from gpu_node.orchestrator.graph import Plan
-from gpu_node.orchestrator.measures import Diagnostics, SessionTimes
+from gpu_node.orchestrator.measures import Diagnostics, SessionTimes, Totals
 from gpu_node.orchestrator.session import Output, Phase, PipelineSession, Work
 from gpu_node.orchestrator.turns import Turns
 from shared.errors import PipelineMisuse, StageFailed
-from shared.lifecycle import describe
 
 
 class News(StrEnum):
@@ -45,6 +44,7 @@ class Core:
         self.news: deque[tuple[News, str]] = deque()
         """Emptied by the driver after each call."""
         self.diagnostics = Diagnostics()
+        self.totals = Totals()
         self.sessions: dict[str, PipelineSession] = {}
         self.turns = Turns(plan, now_s)
         self._epoch = self._request = 0
@@ -59,7 +59,7 @@ class Core:
             if line.dead:
                 raise StageFailed(stage=self._id(line.number), what="its actor is dead.")
         self._epoch += 1
-        times = SessionTimes(opened_s=now_s, chunk_media_s=chunk_media_s)
+        times = SessionTimes(now_s, chunk_media_s, self.totals)
         session = PipelineSession(self.plan, session_id, self._epoch, times)
         self.sessions[session_id] = session
         self._look_at(session, range(len(self.plan.steps)), now_s)
@@ -207,7 +207,9 @@ class Core:
         self.turns.lines[work.stage].counts.failed += 1
         self._out_of_flight(session, work, now_s)
         if not isinstance(error, StageFailed):
-            failure = StageFailed(stage=self._id(work.stage), what=f"{describe(error)}.")
+            failure = StageFailed(
+                stage=self._id(work.stage), what=f"{type(error).__name__}: {error}."
+            )
             failure.__cause__ = error
             error = failure
         self._fail(session, error, now_s)

@@ -7,7 +7,7 @@ do. All of them are told at once, but shapes are only looked at when all names a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +27,22 @@ def faults_of(graph: Graph) -> list[str]:
         if found:
             return found
     return []
+
+
+def actor_faults(graph: Graph, codes: Mapping[str, Sequence[object]]) -> list[str]:
+    """Return what is wrong with the actors of *graph*, named with the code that each owns."""
+    stages = {stage.id for stage in graph.stages}
+    faults = [f"Stage {name!r} has no actor; give it one." for name in sorted(stages - set(codes))]
+    faults += [f"There is no stage for the actor {name!r}." for name in sorted(set(codes) - stages)]
+    owners: dict[int, str] = {}
+    for name, owned in codes.items():
+        for code in owned:
+            if id(code) in owners:
+                faults.append(
+                    f"The actors {owners[id(code)]!r} and {name!r} share code; it needs one owner."
+                )
+            owners[id(code)] = name
+    return faults
 
 
 def _repeated_names(graph: Graph) -> Iterator[str]:

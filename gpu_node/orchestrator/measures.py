@@ -143,11 +143,32 @@ class Diagnostics:
 
 
 @dataclass(slots=True)
+class Totals:
+    """How quick the outputs of all sessions together are."""
+
+    outputs: int = 0
+    first_output: Summary = field(default_factory=Summary)
+    control_to_output: Summary = field(default_factory=Summary)
+    chunk_work: Summary = field(default_factory=Summary)
+
+    def report(self) -> dict[str, object]:
+        """Return the figures of the pipeline."""
+        return {
+            "outputs": self.outputs,
+            "first_output_seconds": self.first_output.report(),
+            "control_to_output_seconds": self.control_to_output.report(),
+            "chunk_work_seconds": self.chunk_work.report(),
+        }
+
+
+@dataclass(slots=True)
 class SessionTimes:
     """How quick one session's outputs are."""
 
     opened_s: float
     chunk_media_s: float
+    """How long one output plays; 0 if nobody said so."""
+    totals: Totals = field(default_factory=Totals)
     first_output_s: float | None = None
     control_to_output: Summary = field(default_factory=Summary)
     chunk_period: Summary = field(default_factory=Summary)
@@ -161,13 +182,17 @@ class SessionTimes:
     def on_output(self, now_s: float, anchor_s: float | None) -> None:
         """One output is finished; *anchor_s*: when its control came."""
         busy_s = self.busy.total_s(now_s)
+        self.totals.outputs += 1
         if self.first_output_s is None:
             self.first_output_s = now_s - self.opened_s
+            self.totals.first_output.add(self.first_output_s)
         if self._last_s is not None:
             self.chunk_period.add(now_s - self._last_s)
             self.chunk_work.add(busy_s - self._last_busy_s)
+            self.totals.chunk_work.add(busy_s - self._last_busy_s)
         if anchor_s is not None:
             self.control_to_output.add(now_s - anchor_s)
+            self.totals.control_to_output.add(now_s - anchor_s)
         self._last_s, self._last_busy_s = now_s, busy_s
 
     def real_time_factor(self) -> float | None:
