@@ -9,6 +9,24 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "shared/recovery.md").read_text()
+FAULTS = (
+    "kill -9 of a replica",
+    "kill -9 of a node",
+    "SIGTERM of a node",
+    "a node frozen, then awake",
+    "network cut between node and Redis",
+    "Redis killed and restarted with its log",
+    "Redis loses its last writes",
+    "Redis down for minutes",
+    "all data of Redis lost",
+    "LiveKit down",
+    "the model's process crashes or wedges",
+    "the client closes the tab while queued",
+    "the client reloads while running",
+    "the clean-up of a service hangs",
+    "two replicas, one idempotency key",
+    "a rolling upgrade",
+)
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", PAGE)))
 
 
@@ -31,6 +49,8 @@ def test_every_rule_and_every_fault_names_one() -> None:
     assert [number for number, text in rules.items() if "::test_" not in text] == []
     rows = [line for line in PAGE.splitlines() if line.startswith("| ") and "shown by" not in line]
     assert [row for row in rows if "::test_" not in row] == []
+    told = [row.split(" | ")[0].removeprefix("| ") for row in rows]
+    assert set(FAULTS) <= set(told)
 
 
 def test_what_holds_a_rule_exists() -> None:
