@@ -14,6 +14,7 @@ from shared.records import OpenRequest, SessionLimits, SessionRequest
 from shared.states import Reason, SessionState
 from shared.store import Registry
 from tests.livekit.conftest import tokens_for
+from tests.support import synthetic_service
 from tests.support.live_person import LivePerson
 from tests.support.livekit_server import LiveKitServer, running_livekit
 from tests.support.node_process import NodeProcess, node_process
@@ -32,13 +33,15 @@ class Visit:
         self.session_id = new_session_id(POOL)
         self.people: list[LivePerson] = []
 
-    async def open(self) -> None:
+    async def open(self, **config: object) -> None:
         """Ask for the session as a replica does."""
         await self._registry.open(
             OpenRequest(
                 pool=POOL,
                 session_id=self.session_id,
-                request=SessionRequest(identity="alice", prompt="a neon city at night"),
+                request=SessionRequest(
+                    identity="alice", prompt="a neon city at night", config=config
+                ),
                 limits=SessionLimits(),
                 queue_size=1,
             )
@@ -106,6 +109,36 @@ async def test_a_person_sees_the_world_and_moves_it(
 
         await wait_until(ended, "the session is over")
         assert (await registry.read(visit.session_id)).reason is Reason.CLIENT_STOP
+
+
+async def test_a_page_plays_on_when_pictures_and_sound_change(
+    livekit_server: LiveKitServer,
+    redis_url: str,
+    registry: Registry,
+    tmp_path: Path,
+    visit: Visit,
+) -> None:
+    """Tracks of the new size and format take over; meanwhile figures come and a file goes."""
+    options = media(livekit_server, PIPE_PATH=synthetic_service.__file__)
+    async with node_process(redis_url, registry, tmp_path, **options):
+        await visit.open(change_at=120, sound_hz=16_000)
+        alice = await visit.enter()
+        await wait_until(lambda: alice.frames, "frames", timeout_s=LONG_S)
+        assert alice.frames[0].image.shape == (16, 16, 3)
+        await alice.send_file(b"a small file", "note.txt")
+        await wait_until(lambda: alice.of_type("asset_accepted"), "the file is taken")
+        await wait_until(
+            lambda: alice.frames[-1].image.shape == (32, 24, 3), "the new size", timeout_s=LONG_S
+        )
+        seen = len(alice.frames)
+        await wait_until(lambda: len(alice.frames) > seen + 20, "it plays on", timeout_s=LONG_S)
+        assert alice.tracks.count("telefuser-output") == 2
+        assert alice.tracks.count("telefuser-audio") == 2
+        await wait_until(
+            lambda: any(body["bitrate_bps"] and body["rtt_s"] for body in alice.metrics),
+            "bitrate and round trip are told",
+        )
+        assert await visit.state() is SessionState.RUNNING
 
 
 async def test_a_session_outlives_a_restart_of_the_media_server(
