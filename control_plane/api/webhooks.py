@@ -14,7 +14,7 @@ from control_plane.api.answers import json_answer
 from control_plane.api.bodies import LeanRoute, WebhookHeard
 from control_plane.webhooks import Webhooks
 from shared.errors import BadWebhook, BodyTooLarge
-from shared.rooms.webhooks import WebhookReader
+from shared.rooms.webhooks import WEBHOOK_PATH, WebhookReader
 
 MAX_EVENT_BYTES = 1024 * 1024
 
@@ -23,7 +23,7 @@ def webhook_routes(*, reader: WebhookReader, webhooks: Webhooks) -> APIRouter:
     """Return the route of ``/v1/livekit/webhook``."""
     router = APIRouter(route_class=LeanRoute, tags=["livekit"])
 
-    @router.post("/v1/livekit/webhook", responses={200: {"model": WebhookHeard}})
+    @router.post(WEBHOOK_PATH, responses={200: {"model": WebhookHeard}})
     async def hear(request: Request) -> Response:
         """Take one event of the LiveKit server; it is only a reason to look."""
         body = await request.body()

@@ -29,6 +29,7 @@ from shared.embedded.ports import free_port
 from shared.embedded.probes import http_ok
 from shared.embedded.supervisor import Supervisor
 from shared.embedded.valkey import embedded_redis
+from shared.rooms.webhooks import WEBHOOK_PATH
 from shared.settings import ProcessSettings, child_environment, load, variable_of
 
 STOP_ORDER = ("node", "replica", "livekit", "valkey")
@@ -73,6 +74,7 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
                 redis = embedded_redis(data_dir, lock=lock, env=plain)
             first.append(redis.spec)
             values["redis_url"] = redis.url
+        livekit = None
         if own.livekit_url is None:
             program = livekit_program(say)
             with usable(data_dir):
@@ -85,13 +87,17 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
         host = _EVERYWHERE.get(settings.host, settings.host)
         listen(settings.host, settings.port).close()  # no server of somebody else may answer there
         values["port"] = settings.port or free_port(host=host)
+        address = f"http://{f'[{host}]' if ':' in host else host}:{values['port']}"
+        if livekit is not None:
+            with usable(data_dir):
+                livekit.tell(address + WEBHOOK_PATH)
         env = child_environment(values)
         then.append(_replica(env, host=host, port=values["port"]))
         then.append(_node(env, pipe_path=pipe_path, drain_grace_s=own.drain_grace_s))
         yield Stack(
             first=tuple(first),
             then=tuple(then),
-            address=f"http://{f'[{host}]' if ':' in host else host}:{values['port']}",
+            address=address,
             usable=http_ok(values["port"], "/v1/service/ready", host=host),
             log_dir=data_dir / "logs",
         )

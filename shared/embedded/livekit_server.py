@@ -40,15 +40,27 @@ rtc:
     includes: [lo]
 """
 
+_WEBHOOK = """\
+webhook:
+  api_key: {key}
+  urls: ["{url}"]
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedLiveKit:
     """How to run it, where it will be, and how to sign for it."""
 
     spec: ChildSpec
+    config: Path
     url: str
     api_key: str
     api_secret: str = field(repr=False)
+
+    def tell(self, webhook_url: str) -> None:
+        """Have it tell this address what happens in its rooms; once, before it's started."""
+        with self.config.open("a") as config:
+            config.write(_WEBHOOK.format(key=self.api_key, url=webhook_url))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,4 +106,4 @@ def embedded_livekit(data_dir: Path, *, program: Path, env: Mapping[str, str]) -
         term_twice=True,
     )
     url = f"ws://127.0.0.1:{ports['http']}"
-    return EmbeddedLiveKit(spec=spec, url=url, api_key=API_KEY, api_secret=secret)
+    return EmbeddedLiveKit(spec=spec, config=config, url=url, api_key=API_KEY, api_secret=secret)

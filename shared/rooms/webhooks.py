@@ -16,6 +16,9 @@ from shared.ids import session_of_room
 from shared.lifecycle import call_foreign
 from shared.rooms.tokens import Role, known_of, role_of
 
+WEBHOOK_PATH = "/v1/livekit/webhook"
+"""Where a replica hears them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomNews:

@@ -1,6 +1,6 @@
 """How does a test tell a replica something as LiveKit does?
 
-Bodies and signatures are those of the real server (a test of the livekit level compares).
+Bodies and signatures are as those of the real server, with what we read of them.
 """
 
 from __future__ import annotations

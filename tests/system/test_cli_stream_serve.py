@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,18 @@ def test_the_audit_finds_the_embedded_servers(running: AllInOne) -> None:
         return told
 
     wait_until_sync(lambda: audited()["rooms"], "the session's room is listed", 15)
+
+
+def test_livekit_tells_the_replica_what_happens_in_its_rooms(running: AllInOne) -> None:
+    """Nobody has to set that up; its own signature is taken."""
+    running.create("guest")
+
+    def told() -> str:
+        with urllib.request.urlopen(f"{running.url}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    wait_until_sync(lambda: "greenroom_webhooks_total{" in told(), "it is told something", 15)
+    assert 'greenroom_webhooks_total{outcome="refused"}' not in told()
 
 
 def test_a_data_folder_in_use_is_refused(running: AllInOne) -> None:

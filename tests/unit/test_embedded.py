@@ -117,6 +117,18 @@ def test_livekit_keeps_its_secret_and_its_ports(tmp_path: Path) -> None:
         assert (tmp_path / "livekit" / name).stat().st_mode & 0o077 == 0
 
 
+def test_livekit_tells_the_replica_what_happens_in_its_rooms(tmp_path: Path) -> None:
+    """The present one: each start writes the configuration anew."""
+    for port in (1, 2):
+        livekit = embedded_livekit(tmp_path, program=Path("/x"), env={})
+        livekit.tell(f"http://127.0.0.1:{port}/hook")
+    written = livekit.config.read_text()
+    assert written.endswith(
+        'webhook:\n  api_key: greenroom\n  urls: ["http://127.0.0.1:2/hook"]\n'
+    )
+    assert written.count("webhook") == 1
+
+
 def test_without_livekit_and_go_all_four_ways_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
