@@ -35,6 +35,7 @@ _TESTS_OF_PIECE = {
     "dispatch": ("open_session", "give_back"),
     "ending": ("cancel_session", "give_back", "sweep_nodes", "sweep_deadlines"),
     "generation": ("failover", "two_releases"),
+    "moving": ("live_drain",),
     "members": ("give_back", "sweep_nodes"),
     "owner": ("end_session", "advance_session"),
     "presence": ("beat_presence",),
