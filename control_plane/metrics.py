@@ -57,18 +57,7 @@ class Metrics:
             buckets=_SCRIPT_BUCKETS_S,
             registry=self._registry,
         )
-        self._chores = Counter(
-            "greenroom_room_chores_total",
-            "Rooms deleted and returns announced by this replica, by outcome.",
-            ("chore", "outcome"),
-            registry=self._registry,
-        )
-        self._webhooks = Counter(
-            "greenroom_webhooks_total",
-            "Events that LiveKit told this replica, by what became of them.",
-            ("outcome",),
-            registry=self._registry,
-        )
+        self._chores, self._webhooks = _room_counters(self._registry)
         self._livekit_up = Gauge(
             "greenroom_livekit_up",
             "1 if LiveKit answered the last probe.",
@@ -116,6 +105,24 @@ class Metrics:
         self._redis_up.set(snapshots is not None)
         self._livekit_up.set(livekit_up)
         return generate_latest(self._registry)
+
+
+def _room_counters(registry: CollectorRegistry) -> tuple[Counter, Counter]:
+    """Return what counts the chores in rooms, and the events that are told of them."""
+    return (
+        Counter(
+            "greenroom_room_chores_total",
+            "Rooms deleted, looked into, and told of returns by this replica, by outcome.",
+            ("chore", "outcome"),
+            registry=registry,
+        ),
+        Counter(
+            "greenroom_webhooks_total",
+            "Events that LiveKit told this replica, by what became of them.",
+            ("outcome",),
+            registry=registry,
+        ),
+    )
 
 
 class TruthNumbers:

@@ -84,10 +84,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """An assignment that a node must stop, and why.
-
-    ``reason`` is an end reason for a session that is draining, or ``fenced`` when the session
-    belongs to somebody else by now (then only the leftovers here are cleaned).
+    """An assignment that a node must stop, and why: an end reason for a session that is draining,
+    or ``fenced`` when it belongs to somebody else by now (then only leftovers here are cleaned).
     """
 
     session_id: str
@@ -115,8 +113,7 @@ class Resident:
     presence: Presence | None = None
     """None: unchanged since the last confirmed beat."""
     state: SessionState | None = None
-    """The furthest step that the registry confirmed; told with presence. One that has lost it since
-    asks for the session's bundle (R6)."""
+    """The furthest step that the registry confirmed; having lost it, it asks for the bundle (R6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

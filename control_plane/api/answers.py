@@ -60,7 +60,7 @@ class Answers:
             "created_at": record.created_at_s,
             "updated_at": record.updated_at_s,
             "expires_at": record.expires_at_s,
-            "participant_count": record.participants,
+            "participant_count": 0 if record.ended else record.participants,
             "error": record.error,
             "reason": record.reason,
             "queue_position": record.position,
