@@ -109,6 +109,8 @@ class Agent:
         )
         self._profile_offered: NodeProfile | None = None
         """What the latest registration said; it counts for the length of a life."""
+        self.service.on_lost = self._on_service_lost
+        self.service.on_serving = self.assignments.regain_service
         self._previous_incarnation = 0
         self._one_registration = asyncio.Lock()
         self._registering: asyncio.Future[RegisterReply] | None = None
@@ -148,7 +150,7 @@ class Agent:
         self._beating = start("heartbeat", self.heartbeat.run())
         start("registration", self._register(keep=False))
         start("service", self._serve())
-        start("load progress", self._progress.follow())
+        self._loading = start("load progress", self._progress.follow())
         start("hints", self._follow_hints())
         start("media probe", repeat(self._probe_media, name="media probe", every_s=_PROBE_S))
         start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
@@ -177,6 +179,12 @@ class Agent:
         except ServiceLoadFailed as error:
             if not self._outcome.done():
                 self._outcome.set_exception(error)
+
+    def _on_service_lost(self) -> None:
+        """The service's process has died: all that it held goes back to the line."""
+        self.assignments.lose_service()
+        if self._loading.done():
+            self._loading = self._background.start("load progress", self._progress.follow())
 
     async def _tell_profile(self) -> None:
         """A profile is told once per life: if loading has changed it, another life begins."""

@@ -56,6 +56,8 @@ class Assignments:
         self._highest: OrderedDict[str, int] = OrderedDict()
         """The highest epoch that was started, per session: nothing at or below it starts again."""
         self._draining = False
+        self._service_lost = False
+        """The service's process is gone; what is assigned meanwhile goes back at once."""
 
     def apply(self, reply: BeatConfirmed) -> None:
         """Start and stop what a beat's reply says."""
@@ -78,6 +80,20 @@ class Assignments:
         for runner in self._runners.values():
             if runner.assignment not in kept:
                 runner.lose()
+
+    def lose_service(self) -> None:
+        """The service's process has died: all sessions return, and nothing is left to clean up."""
+        self._service_lost = True
+        for session_id, runner in list(self._runners.items()):
+            if session_id in self._tasks:
+                runner.give_back("service_lost")
+            else:  # its clean-up had failed; the death has done it
+                del self._runners[session_id]
+                self._heartbeat.unlist(runner.assignment)
+
+    def regain_service(self) -> None:
+        """Another process serves."""
+        self._service_lost = False
 
     async def drain(self, grace_s: float) -> None:
         """Let running sessions finish within the grace, give all others back; bounded."""
@@ -123,6 +139,8 @@ class Assignments:
         self._runners[assignment.session_id] = runner
         if self._draining:
             runner.give_back("node_shutdown")
+        elif self._service_lost:
+            runner.give_back("service_lost")
         task = self._background.start(f"session {assignment.session_id}", runner.run())
         self._tasks[assignment.session_id] = task
         task.add_done_callback(lambda task: self._on_done(runner, task))

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from gpu_node.heartbeat import Heartbeat, NodeLease
 from gpu_node.room import RoomFactory
-from gpu_node.services.host import ServiceHost
+from gpu_node.services.hosting import Host
 from gpu_node.settings import NodeSettings
 from shared.clock import Clock
 from shared.store import Registry
@@ -44,7 +44,7 @@ class Backstage:
     registry: Registry
     keeper: RoomKeeper
     open_room: RoomFactory
-    host: ServiceHost
+    host: Host
     heartbeat: Heartbeat
     lease: NodeLease
     clock: Clock

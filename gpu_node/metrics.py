@@ -23,6 +23,9 @@ _UNCONFIRMED = Gauge(
     "greenroom_node_cleanups_unconfirmed", "Sessions whose clean-up takes longer than it may."
 )
 _MEDIA_OK = Gauge("greenroom_node_media_ok", "1 while the node reaches the media server.")
+_WORKER_DEATHS = Counter(
+    "greenroom_node_worker_deaths_total", "Deaths of the service's own process."
+)
 _LOAD = Gauge("greenroom_node_service_load_seconds", "Time that loading and warming up took.")
 
 _BEATS = Counter("greenroom_node_beats_total", "Heartbeats by outcome.", ["outcome"])
@@ -89,6 +92,11 @@ def media_ok(reached: bool) -> None:
 def service_loaded(seconds: float) -> None:
     """Set how long the service took until it could serve."""
     _LOAD.set(seconds)
+
+
+def worker_died() -> None:
+    """Count a death of the service's own process."""
+    _WORKER_DEATHS.inc()
 
 
 def cleanup_overdue(change: int) -> None:

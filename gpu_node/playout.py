@@ -16,7 +16,7 @@ from gpu_node import metrics
 from gpu_node.measures import Measures
 from gpu_node.media import AudioClip, ChunkReader, MediaChunk
 from gpu_node.pacer import Pacer, QueueSound, ShowPicture
-from gpu_node.services.stream import ChunkStream
+from gpu_node.services.hosting import Chunks
 from gpu_node.stage import Stage
 from shared.clock import Clock
 from shared.errors import BadChunk, ServiceFault
@@ -45,7 +45,7 @@ class Playout:
         self.frames_taken = 0
         """Frames of all chunks that the service has handed over."""
 
-    async def play(self, chunks: ChunkStream) -> None:
+    async def play(self, chunks: Chunks) -> None:
         """Play until the service is done.
 
         Raises:

@@ -6,6 +6,10 @@ Capacity comes before the warm-up, since a service may make its pools only when 
 reference's do. What fails on the way is told in the service's own words and, if another try may
 help, tried again after a pause that doubles; the last failure ends the node. The steps are told to
 the registry while they last, the state and the capacity go into the beats.
+
+A service in a child may die. Then the node offers nothing until all that the child held has gone
+back to the line, so that nobody is counted as a mate of a later child; meanwhile the next one comes
+up. What keeps dying leaves the node in ``error``, with another try every few minutes.
 """
 
 from __future__ import annotations
@@ -22,12 +26,15 @@ from gpu_node.heartbeat import Heartbeat
 from gpu_node.load_progress import LoadProgress
 from gpu_node.services.contract import Capacity, ServiceTraits
 from gpu_node.services.host import ServiceHost
+from gpu_node.services.hosting import Host
 from gpu_node.services.last_words import LastWords
 from gpu_node.services.loader import load
-from gpu_node.settings import NodeSettings, visible_gpus
+from gpu_node.settings import NodeSettings, service_environment, visible_gpus
 from gpu_node.warm_up import warm_up, warm_up_of
+from gpu_node.worker.deaths import Deaths
+from gpu_node.worker.host import ChildHost, ChildPlan
 from shared.clock import Clock
-from shared.errors import ServiceLoadFailed, ServiceStartFailed
+from shared.errors import ServiceLoadFailed, ServiceLost, ServiceStartFailed
 from shared.lifecycle import in_thread
 from shared.states import NodeState
 
@@ -35,6 +42,11 @@ _log = structlog.get_logger()
 
 _CLOSE_WITHIN_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 60.0
+_AFTER_ERROR_S = 300.0
+_ASK_AGAIN_S = 0.1
+_GIB = 1024**3
+MOST_ROOMS = 10
+"""One event loop paces the frames of so many rooms and no more; more rooms need more nodes."""
 
 
 class ServiceLife:
@@ -54,7 +66,14 @@ class ServiceLife:
         self._heartbeat = heartbeat
         self._clock = clock
         self._progress = progress
-        self._host: ServiceHost | None = None
+        self._host: Host | None = None
+        self._closing = False
+        self._lost_sessions: frozenset[str] = frozenset()
+        """Those that were here when the last child died."""
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when the child that held the service is gone, before any session hears of it."""
+        self.on_serving: Callable[[], None] = lambda: None
+        """Called just before slots are offered."""
 
     @property
     def name(self) -> str:
@@ -67,18 +86,43 @@ class ServiceLife:
         return self._host.traits if self._host else ServiceTraits()
 
     @property
-    def host(self) -> ServiceHost:
+    def host(self) -> Host:
         """The service; asked for only once it has capacity."""
         if self._host is None:
             raise RuntimeError("a session was assigned to a node without capacity")
         return self._host
 
     async def run(self, *, on_loaded: Callable[[], Awaitable[None]]) -> None:
-        """Bring the service up and offer its slots; raises `ServiceLoadFailed`.
+        """Bring the service up, offer its slots, and do so again when a child has died.
 
         Args:
             on_loaded: Called before the slots are offered: the node's profile may have changed.
+
+        Raises:
+            ServiceLoadFailed: It can't be brought up.
         """
+        deaths = Deaths()
+        while True:
+            await self._come_up(on_loaded)
+            up_since_s = self._clock.monotonic_s()
+            await self.host.lost()
+            if self._closing:
+                return
+            served_s = self._clock.monotonic_s() - up_since_s
+            deaths.note(served_s=served_s, sessions=self._lost_sessions)
+            await self._after_death(deaths)
+
+    async def _after_death(self, deaths: Deaths) -> None:
+        """Wait until the next child may be tried."""
+        pause_s = deaths.pause_s
+        if deaths.is_too_many and isinstance(self._host, ChildHost):
+            sentence = f"The process of {self.name} died three times in a row."
+            self._on_failure(ServiceStartFailed(self._host.with_last_lines(sentence)), attempt=1)
+            pause_s = _AFTER_ERROR_S
+        await self.host.aclose()
+        await asyncio.sleep(pause_s)
+
+    async def _come_up(self, on_loaded: Callable[[], Awaitable[None]]) -> None:
         pause_s = _FIRST_PAUSE_S
         for attempt in range(1, self._settings.start_attempts + 1):
             try:
@@ -89,7 +133,7 @@ class ServiceLife:
                     raise
             else:
                 return
-            await self.aclose()
+            await self._let_go()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -109,6 +153,7 @@ class ServiceLife:
         with LastWords() as words:
             self._progress.last_line = lambda: words.line
             capacity = await self._step_by_step()
+        capacity = _capped(capacity)
         seconds = self._clock.monotonic_s() - started_s
         metrics.service_loaded(seconds)
         await on_loaded()
@@ -119,29 +164,83 @@ class ServiceLife:
             capacity=capacity.sessions,
             seconds=round(seconds, 2),
         )
+        await self._until_all_returned()
         self._progress.finish()
+        self.on_serving()
         self._say(NodeState.IDLE, capacity=capacity.sessions)
 
     async def _step_by_step(self) -> Capacity:
         self._progress.reach("loading")
+        host = self._host = await self._make_host()
+        self._progress.reach("starting")
+        await host.start()
+        try:
+            capacity = await host.capacity(self._settings.capacity_limit)
+            if plan := warm_up_of(host.traits):
+                self._progress.reach("warming_up")
+                await warm_up(host, plan)
+        except ServiceLost as loss:
+            raise ServiceStartFailed(str(loss)) from loss
+        return capacity
+
+    async def _make_host(self) -> Host:
         gpus = visible_gpus()
+        if self._settings.worker_mode == "process":
+            child = ChildHost(self._plan(gpus), self._on_child_lost)
+            self._progress.last_line = lambda: (child.last_lines or ("",))[-1]
+            return child
         loaded = await in_thread(
             "service-load", lambda: load(self._path, gpu_num=len(gpus or [""]), gpu_ids=gpus)
         )
-        self._progress.reach("starting")
-        host = self._host = ServiceHost(loaded)
-        await host.start()
-        capacity = await host.capacity(self._settings.capacity_limit)
-        if plan := warm_up_of(host.traits):
-            self._progress.reach("warming_up")
-            await warm_up(host, plan)
-        return capacity
+        return ServiceHost(loaded)
+
+    def _plan(self, gpus: list[str] | None) -> ChildPlan:
+        settings = self._settings
+        return ChildPlan(
+            path=self._path,
+            gpu_ids=None if gpus is None else tuple(gpus),
+            env=service_environment(),
+            log=settings.data_dir / "logs" / f"worker-{settings.node_id}.log",
+            memory_limit_bytes=int(settings.worker_memory_limit_gib * _GIB),
+            stuck_after_s=settings.worker_stuck_after_s,
+        )
+
+    def _on_child_lost(self) -> None:
+        """The capacity is 0 before the first session goes back: so the registry counts right."""
+        if self._closing:
+            return
+        residents = self._heartbeat.residents()
+        self._lost_sessions = frozenset(resident.session_id for resident in residents)
+        metrics.worker_died()
+        self._say(NodeState.LOADING, capacity=0)
+        self.on_lost()
+
+    async def _until_all_returned(self) -> None:
+        """Wait for the sessions of a child that died; without one there are none."""
+        while self._heartbeat.residents():  # noqa: ASYNC110 - the registry has to answer for each
+            await asyncio.sleep(_ASK_AGAIN_S)
 
     async def aclose(self) -> None:
-        """Stop the service, as far as it can be stopped in time."""
+        """Stop the service for good, as far as it can be stopped in time."""
+        self._closing = True
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         if self._host is not None:
             closing = asyncio.create_task(self._host.aclose(), name="close service")
             await asyncio.wait({closing}, timeout=_CLOSE_WITHIN_S)
 
     def _say(self, state: NodeState, *, capacity: int) -> None:
         self._heartbeat.say(replace(self._heartbeat.report, state=state, capacity=capacity))
+
+
+def _capped(capacity: Capacity) -> Capacity:
+    if capacity.sessions <= MOST_ROOMS:
+        return capacity
+    _log.warning(
+        "capacity_capped",
+        service_keeps=capacity.sessions,
+        rooms=MOST_ROOMS,
+        advice="raise --num-workers for more",
+    )
+    return replace(capacity, sessions=MOST_ROOMS)

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from shared.errors import InvalidName
 from shared.ids import check_node_id, new_node_id
-from shared.settings import SharedSettings, env_names, kept
+from shared.settings import ENV_PREFIX, TELEFUSER_PREFIX, SharedSettings, env_names, kept
 
 _PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy"))
 
@@ -28,6 +28,36 @@ class NodeSettings(SharedSettings):
     node_id: str = Field(
         default_factory=lambda data: kept(Path(data["data_dir"]), "node-id", new_node_id),
         description="Name of the node; made once and kept in the data folder if left out.",
+    )
+    worker_mode: Literal["in-process", "process"] = Field(
+        default="in-process",
+        description="Where the service lives: in-process, or process for a child whose crash costs "
+        "neither the rooms nor the node.",
+    )
+    num_workers: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        validation_alias=env_names("num_workers", telefuser="NUM_WORKERS"),
+        description="Nodes that this command starts, each with its own service and GPUs.",
+    )
+    worker_gpu_map: str = Field(
+        default="",
+        validation_alias=env_names("worker_gpu_map", telefuser="WORKER_GPU_MAP"),
+        description="GPUs of each node, as 0,1;2,3: numbers count within CUDA_VISIBLE_DEVICES; "
+        "left out: all, in equal shares.",
+    )
+    worker_memory_limit_gib: float = Field(
+        default=0.0,
+        ge=0,
+        description="With --worker-mode process: GiB that the service may allocate in main memory; "
+        "0: no limit.",
+    )
+    worker_stuck_after_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="With --worker-mode process: seconds without a sign of life, or in one quick "
+        "call, after which the service's process is killed and started anew.",
     )
     max_sessions_per_worker: Literal["auto"] | int = Field(
         default="auto",
@@ -134,6 +164,15 @@ def remove_proxy_variables() -> None:
     """Forget the machine's proxies: LiveKit's SDK would send media signalling through them."""
     for name in [name for name in os.environ if name.lower() in _PROXY_VARIABLES]:
         del os.environ[name]
+
+
+def service_environment() -> dict[str, str]:
+    """Return the environment of a service's own process: this one's, without our settings.
+
+    A model file has no business with the registry's address or the media server's secret.
+    """
+    ours = (ENV_PREFIX, TELEFUSER_PREFIX)
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
 def visible_gpus() -> list[str] | None:

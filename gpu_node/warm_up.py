@@ -25,7 +25,7 @@ import structlog
 
 from gpu_node.media import ChunkReader
 from gpu_node.services.contract import ServiceMode, ServiceTraits
-from gpu_node.services.host import ServiceHost
+from gpu_node.services.hosting import Host
 from gpu_node.session_config import CONTROL_IDLE_TIMEOUT_S
 from shared.errors import ServiceFault, ServiceStartFailed
 
@@ -62,7 +62,7 @@ def warm_up_of(traits: ServiceTraits) -> WarmUp | None:
             return WarmUp(must=True, config=config, within_s=_WAITED_FOR_S)
 
 
-async def warm_up(host: ServiceHost, plan: WarmUp) -> bool:
+async def warm_up(host: Host, plan: WarmUp) -> bool:
     """Whether the service made a frame; raises `ServiceStartFailed`."""
     config = {
         "session_id": SESSION_ID,
@@ -87,7 +87,7 @@ async def warm_up(host: ServiceHost, plan: WarmUp) -> bool:
     return True
 
 
-async def _create(host: ServiceHost, config: dict[str, Any], within_s: float) -> str:
+async def _create(host: Host, config: dict[str, Any], within_s: float) -> str:
     creating = asyncio.create_task(host.create_session(config), name="warm-up")
     await asyncio.wait({creating}, timeout=within_s)
     if not creating.done():  # if it ever returns, there is a session that nobody closes
@@ -97,7 +97,7 @@ async def _create(host: ServiceHost, config: dict[str, Any], within_s: float) ->
     return creating.result()
 
 
-async def _until_frame(host: ServiceHost, pipeline_session_id: str) -> None:
+async def _until_frame(host: Host, pipeline_session_id: str) -> None:
     reader = ChunkReader(_ANY_FPS)
     async for raw in host.chunks(pipeline_session_id):
         chunk = reader.read(raw)
@@ -108,7 +108,7 @@ async def _until_frame(host: ServiceHost, pipeline_session_id: str) -> None:
     raise ServiceFault("the session ended without a frame.")
 
 
-async def _close(host: ServiceHost, pipeline_session_id: str, within_s: float) -> None:
+async def _close(host: Host, pipeline_session_id: str, within_s: float) -> None:
     closing = asyncio.create_task(host.close_session(pipeline_session_id), name="close warm-up")
     await asyncio.wait({closing}, timeout=within_s)
     if not closing.done():

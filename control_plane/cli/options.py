@@ -81,6 +81,39 @@ NODE_FLAGS = (
         help="Name of the node; made once and kept in the data folder if left out.",
     ),
     Flag(
+        field="worker_mode",
+        kind=str,
+        help="Where the service lives: in-process, or process for a child whose crash costs "
+        "neither the rooms nor the node.",
+        default="in-process",
+    ),
+    Flag(
+        field="num_workers",
+        kind=int,
+        help="Nodes that this command starts, each with its own service and GPUs.",
+        default="1",
+    ),
+    Flag(
+        field="worker_gpu_map",
+        kind=str,
+        help="GPUs of each node, as 0,1;2,3: numbers count within CUDA_VISIBLE_DEVICES; "
+        "left out: all, in equal shares.",
+    ),
+    Flag(
+        field="worker_memory_limit_gib",
+        kind=float,
+        help="With --worker-mode process: GiB that the service may allocate in main memory; "
+        "0: no limit.",
+        default="0",
+    ),
+    Flag(
+        field="worker_stuck_after_s",
+        kind=float,
+        help="With --worker-mode process: seconds without a sign of life, or in one quick "
+        "call, after which the service's process is killed and started anew.",
+        default="10",
+    ),
+    Flag(
         field="max_sessions_per_worker",
         kind=str,
         help="Sessions at once: auto leaves it to the service, a number only lowers it.",

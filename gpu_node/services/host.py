@@ -196,6 +196,11 @@ class ServiceHost:
             False,
         )
 
+    async def lost(self) -> str:
+        """Never returns: this process would be gone with the service."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
     def touch(self, on_turn: Callable[[], None]) -> None:
         """Any thread: have *on_turn* called on the service loop, which shows that it turns."""
         self._loop.call_soon_threadsafe(on_turn)

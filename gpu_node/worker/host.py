@@ -15,7 +15,7 @@ import itertools
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,8 +58,10 @@ class ChildPlan:
 class ChildHost:
     """One life of one child. Every method is called on the agent's loop."""
 
-    def __init__(self, plan: ChildPlan) -> None:
+    def __init__(self, plan: ChildPlan, on_lost: Callable[[], None] = lambda: None) -> None:
         self._plan = plan
+        self._on_lost = on_lost
+        """Called when the child is gone, before anybody who waits for it hears of that."""
         self._graveyard = Graveyard()
         self._output = ChildOutput()
         self._child: Child | None = None
@@ -243,6 +245,7 @@ class ChildHost:
             self._writer.close()
         if self._handover is not None:
             self._handover.close()
+        self._on_lost()
         self._lost.set_result(why)
         for _, answer in self._calls.values():
             if not answer.done():

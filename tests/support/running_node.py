@@ -21,6 +21,7 @@ from pydantic import SecretStr
 
 from gpu_node.agent import Agent, AgentParts
 from gpu_node.heartbeat import NodeLease
+from gpu_node.services.host import ServiceHost
 from gpu_node.settings import NodeSettings
 from shared.clock import SystemClock
 from shared.errors import RoomsUnavailable, StoreUnavailable
@@ -116,8 +117,9 @@ class RunningNode:
     @property
     def journal(self) -> Journal:
         """What the service noted."""
-        service = self.agent.service.host._loaded.service
-        journal: Journal = service.journal  # type: ignore[attr-defined]
+        host = self.agent.service.host
+        assert isinstance(host, ServiceHost), "in a child there is no looking inside"
+        journal: Journal = host._loaded.service.journal  # type: ignore[attr-defined]
         return journal
 
     async def ready(self) -> None:
