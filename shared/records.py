@@ -113,7 +113,7 @@ class Resident:
     presence: Presence | None = None
     """None: unchanged since the last confirmed beat."""
     state: SessionState | None = None
-    """The furthest step that the registry confirmed; having lost it, it asks for the bundle (R6)."""
+    """The furthest step that the registry confirmed; if lost there, it asks for the bundle (R6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
