@@ -26,10 +26,11 @@ class ScriptModel(NodeModel):
     def open_session(
         self, name: str, queue_size: int, limits: dict[str, int], idem: str = ""
     ) -> Reply:
-        if (known := self.idem.get(idem)) in self.sessions:
+        if (known := self.idem.get(idem, name)) not in self.sessions:
+            known = name
+        if known in self.sessions:
+            self.touch_sessions(known)  # whoever asks again is there
             return ("exists", self.sessions[known].state)
-        if name in self.sessions:
-            return ("exists", self.sessions[name].state)
         if self.line or self.is_held() or self.pick(None) is None:
             newcomers = [n for n in self.line if self.sessions[n].ticket > self.top]
             if len(newcomers) >= queue_size:

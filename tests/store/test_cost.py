@@ -145,7 +145,7 @@ DONE: Arguments = {"reason": "completed", "error": ""}
 CASES = (
     Case("come and wait", "open_session", "created", 31, lambda w: w.opening("z", queue_size=999)),
     Case("come and be served", "open_session", "created", 57, room_for_one),
-    Case("come again under a key", "open_session", "exists", 8, again),
+    Case("come again under a key", "open_session", "exists", 13, again),
     Case("find the line full", "open_session", "full", 8, lambda w: w.opening("z", queue_size=10)),
     Case("send an image", "put_image", "ok", 5, lambda w: IMAGE),
     Case("ask for one place", "touch_sessions", "ok", 12,

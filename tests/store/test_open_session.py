@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shared.store import replies
 from tests.support.scenario import START_MS, World, sid
 
@@ -95,6 +97,25 @@ def test_an_idempotency_key_names_one_session(world: World) -> None:
     assert world.changes["s:a idem"] == "ab12"
     word, (fields,) = world.call("open_session", **world.opening("b", **key))
     assert (word, replies.session(fields).session_id) == ("exists", sid("a"))
+    assert world.changes == {}
+
+
+@pytest.mark.parametrize("letter", ["a", "b"])
+def test_asking_for_it_again_keeps_a_place_in_line(world: World, letter: str) -> None:
+    """A client whose answers get lost is there all the same, whichever of its calls arrive."""
+    key = {"idempotency_hash": "ab12", "fingerprint": "f1"}
+    world.open("a", **key)
+    world.pass_time(59)
+    word, (fields,) = world.call("open_session", **world.opening(letter, **key))
+    assert (word, replies.session(fields).session_id) == ("exists", sid("a"))
+    deadline = str(START_MS + 119_000)
+    assert world.changes == {"s:a t_queued": deadline, "dl a": deadline}
+
+
+def test_asking_again_sets_no_limit_where_there_is_none(world: World) -> None:
+    """The waiting lease may be off."""
+    world.open("a", d_queued=0)
+    assert world.call("open_session", **world.opening("a"))[0] == "exists"
     assert world.changes == {}
 
 

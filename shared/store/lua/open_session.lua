@@ -1,6 +1,6 @@
 #!lua
 -- Put a new session in line and serve the line from its head; there is no side door past it.
--- Guarantee: one session per id and per idempotency key, however often the call is repeated.
+-- Guarantee: one session per id and per idempotency key; a repeat is a sign of life of one that waits.
 -- KEYS: prefix
 -- ARGV: now_ms, session_id, idempotency_hash, fingerprint, queue_size, identity_hash, most_waiting, most_active, identity, request, d_queued, d_assigned, d_joining, d_controller, d_room_empty, d_starting, d_session, d_draining
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, id:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev
@@ -15,6 +15,16 @@ local function drop_unclaimed_image()
   if redis.call('EXISTS', key('s', session_id)) == 0 then redis.call('DEL', key('a', session_id)) end
 end
 
+-- Whoever asks for its session again is there: one that waits isn't given up meanwhile.
+local function exists(known, fields)
+  local s = redis.call('HMGET', key('s', known), 'state', 'd_queued')
+  if s[1] == 'queued' and due(s[2]) then
+    keep_registry_time()
+    set_deadlines(known, {queued = due(s[2])})
+  end
+  return {'exists', fields}
+end
+
 local sid = session_id
 local idem = idempotency_hash ~= '' and key('idem', idempotency_hash)
 if idem then
@@ -24,11 +34,11 @@ if idem then
     local fields = session_fields(other)
     if print ~= fingerprint or fields then drop_unclaimed_image() end
     if print ~= fingerprint then return {'conflict'} end
-    if fields then return {'exists', fields} end
+    if fields then return exists(other, fields) end
   end
 end
 local existing = session_fields(sid)
-if existing then return {'exists', existing} end
+if existing then return exists(sid, existing) end
 
 -- Served at once, or one more waiter: returned sessions don't count, their tickets are lower.
 local servable = redis.call('ZCARD', key('q')) == 0 and not is_held() and pick_node({nodes = {}})
