@@ -72,24 +72,29 @@ class ReplicaProcess:
                 pipe.close()
 
 
+def replica_environment(redis_url: str, data_dir: Path, **options: str) -> dict[str, str]:
+    """Return what a replica's process needs, and these options; an empty one is left out."""
+    known = {
+        "REDIS_URL": redis_url,
+        "LIVEKIT_URL": "ws://127.0.0.1:9",
+        "LIVEKIT_API_KEY": API_KEY,
+        "LIVEKIT_API_SECRET": API_SECRET,
+        "DATA_DIR": str(data_dir),
+        "PORT": "0",
+    }
+    environment = {name: value for name, value in os.environ.items() if "LIVEKIT" not in name}
+    given = {name: value for name, value in (known | options).items() if value}
+    environment.update((f"GREENROOM_{name}", value) for name, value in given.items())
+    return environment
+
+
 @pytest.fixture
 def start_replica(redis_url: str, tmp_path: Path) -> Iterator[Start]:
     """Start replicas with given options; none of them outlives the test."""
     started: list[ReplicaProcess] = []
 
     def start_one(**options: str) -> ReplicaProcess:
-        known = {
-            "REDIS_URL": redis_url,
-            "LIVEKIT_URL": "ws://127.0.0.1:9",
-            "LIVEKIT_API_KEY": API_KEY,
-            "LIVEKIT_API_SECRET": API_SECRET,
-            "DATA_DIR": str(tmp_path),
-            "PORT": "0",
-        }
-        environment = {name: value for name, value in os.environ.items() if "LIVEKIT" not in name}
-        given = {name: value for name, value in (known | options).items() if value}
-        environment.update((f"GREENROOM_{name}", value) for name, value in given.items())
-        process = ReplicaProcess(environment)
+        process = ReplicaProcess(replica_environment(redis_url, tmp_path, **options))
         started.append(process)
         return process
 
