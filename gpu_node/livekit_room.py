@@ -127,7 +127,7 @@ class LiveKitRoom:
     async def join(self) -> None:
         """Connect, publish the video track, remove older workers; raises `RoomsUnavailable`."""
         room = self._rtc = rtc.Room()
-        tracks = self._tracks = LiveKitTracks(room, self._plays)
+        tracks = self._tracks = LiveKitTracks(room, self._plays, self._rooms.keep)
         self._data = LiveKitData(
             room, plays=self._plays, keep=self._rooms.keep, on_asset=self._events.on_asset
         )

@@ -6,6 +6,8 @@ What the SDK forces on us (each measured):
   apart. The track is published at the join, which saves 100 to 600 ms at the first frame.
 - A too short frame buffer is accepted and read beyond its end, a sound queue whose length is no
   multiple of 10 ms ends the process, a capture after ``aclose`` raises: all are ruled out here.
+- A publish must not be cancelled: its event comes all the same, and the SDK stumbles over a track
+  that it doesn't know. So it runs to its end as a task of its own.
 - RGB24 is taken as red, green, blue, and costs a tenth of widening to RGBA in numpy first.
 - A track is made for one size or sound format. Frames of another size get a new track, published
   before the old one goes, so that a page which follows tracks plays on.
@@ -16,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from livekit import rtc
 from livekit.rtc._proto.track_pb2 import FrameMetadataFeature
@@ -43,9 +46,15 @@ _BYTES_PER_PIXEL = 3
 class LiveKitTracks:
     """The tracks of one worker in one room."""
 
-    def __init__(self, room: rtc.Room, plays: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        room: rtc.Room,
+        plays: Callable[[], bool],
+        keep: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]],
+    ) -> None:
         self._room = room
         self._plays = plays
+        self._keep = keep
         self._fps = MIN_ADVERTISED_FPS
         self._video: rtc.VideoSource | None = None
         self._video_out: rtc.LocalTrackPublication | None = None
@@ -167,13 +176,23 @@ class LiveKitTracks:
     async def _publish(
         self, track: rtc.LocalTrack, options: rtc.TrackPublishOptions
     ) -> rtc.LocalTrackPublication:
+        publishing = self._keep(self._published(track, options))
+        await asyncio.wait({publishing}, timeout=PUBLISH_TIMEOUT_S)
+        if not publishing.done():
+            raise RoomsUnavailable(why="a track wasn't published in time")
+        outcome: rtc.LocalTrackPublication | str = publishing.result()
+        if isinstance(outcome, str):
+            raise RoomsUnavailable(why=outcome)
+        return outcome
+
+    async def _published(
+        self, track: rtc.LocalTrack, options: rtc.TrackPublishOptions
+    ) -> rtc.LocalTrackPublication | str:
+        """Return the publication, or what went wrong: perhaps nobody waits for it any more."""
         try:
-            async with asyncio.timeout(PUBLISH_TIMEOUT_S):
-                return await self._room.local_participant.publish_track(track, options)
-        except TimeoutError as late:
-            raise RoomsUnavailable(why="a track wasn't published in time") from late
+            return await self._room.local_participant.publish_track(track, options)
         except PublishTrackError as fault:
-            raise RoomsUnavailable(why=redact(fault.message)) from fault
+            return redact(fault.message)
 
     async def _withdraw(
         self,
@@ -183,7 +202,10 @@ class LiveKitTracks:
         """Take an old track out of the room; if that fails it goes with the connection."""
         if source is None or publication is None:
             return
-        with contextlib.suppress(UnpublishTrackError, TimeoutError):
-            async with asyncio.timeout(PUBLISH_TIMEOUT_S):
-                await self._room.local_participant.unpublish_track(publication.sid)
+        withdrawing = self._keep(self._unpublished(publication.sid))
+        await asyncio.wait({withdrawing}, timeout=PUBLISH_TIMEOUT_S)
         await source.aclose()
+
+    async def _unpublished(self, sid: str) -> None:
+        with contextlib.suppress(UnpublishTrackError):
+            await self._room.local_participant.unpublish_track(sid)
