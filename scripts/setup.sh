@@ -76,6 +76,18 @@ need_packages() {
   printf '%s' "$made_from" >"$VENV/.greenroom-${extra:-base}"
 }
 
+# has_torch: true if the extra 'gpu' is in .venv.
+has_torch() {
+  "$VENV/bin/python" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'
+}
+
+# need_torch: the extra 'gpu'. PyPI's torch is built for CUDA and runs on the processor as well.
+need_torch() {
+  if has_torch; then return; fi
+  step "Installing torch (once; a minute or two, about 5 GB)" \
+    "$VENV/bin/python" -m pip install --disable-pip-version-check -e ".[gpu]"
+}
+
 # can_build_page: true if Node 20 or newer and npm are there.
 can_build_page() {
   command -v npm >/dev/null 2>&1 && command -v node >/dev/null 2>&1 &&

@@ -21,6 +21,7 @@ from gpu_node.orchestrator.graph import Ordering, Plan, Step
 from gpu_node.orchestrator.measures import SessionTimes
 from gpu_node.orchestrator.windows import Window
 from shared.errors import PipelineMisuse
+from shared.states import Table, move
 
 READY, RUNNING, ENDED, ROOM, INPUT = "ready", "running", "ended", "edge_limit", "missing:"
 """Why a stage does or doesn't begin something for a session; `INPUT` is followed by a name."""
@@ -39,11 +40,15 @@ class Phase(StrEnum):
     """Nobody wants it any more; what is in flight is waited for, then the stages let go."""
 
 
-MOVES: Mapping[Phase, frozenset[Phase]] = {
-    Phase.RUNNING: frozenset({Phase.FINISHED, Phase.FAILED, Phase.CLOSING}),
-    Phase.FINISHED: frozenset({Phase.CLOSING}),
-    Phase.FAILED: frozenset({Phase.CLOSING}),
-    Phase.CLOSING: frozenset(),
+PHASE_MOVES: Table[Phase] = {
+    Phase.RUNNING: {
+        Phase.FINISHED: "the last output was taken",
+        Phase.FAILED: "a stage raised or died",
+        Phase.CLOSING: "cancelled or closed",
+    },
+    Phase.FINISHED: {Phase.CLOSING: "closed"},
+    Phase.FAILED: {Phase.CLOSING: "closed"},
+    Phase.CLOSING: {},
 }
 
 
@@ -120,9 +125,7 @@ class PipelineSession:
 
     def move(self, phase: Phase) -> None:
         """Enter *phase*; raises if that is no legal move."""
-        if phase not in MOVES[self.phase]:
-            raise AssertionError(f"session {self.id} can't go from {self.phase} to {phase}")
-        self.phase = phase
+        self.phase = move(PHASE_MOVES, self.phase, phase)
 
     # --- from outside ----------------------------------------------------------------------------
 
