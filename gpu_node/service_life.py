@@ -29,6 +29,7 @@ from gpu_node.services.host import ServiceHost
 from gpu_node.services.hosting import Host
 from gpu_node.services.last_words import LastWords
 from gpu_node.services.loader import load
+from gpu_node.services.validation import validated
 from gpu_node.settings import NodeSettings, service_environment, visible_gpus
 from gpu_node.warm_up import warm_up, warm_up_of
 from gpu_node.worker.deaths import Deaths
@@ -170,6 +171,8 @@ class ServiceLife:
         self._say(NodeState.IDLE, capacity=capacity.sessions)
 
     async def _step_by_step(self) -> Capacity:
+        self._progress.reach("validating")
+        await in_thread("service-validation", self._validate)
         self._progress.reach("loading")
         host = self._host = await self._make_host()
         self._progress.reach("starting")
@@ -182,6 +185,10 @@ class ServiceLife:
         except ServiceLost as loss:
             raise ServiceStartFailed(str(loss)) from loss
         return capacity
+
+    def _validate(self) -> None:
+        for remark in validated(self._path, self._settings.validation):
+            _log.warning("service_remark", service=self.name, line=remark.line, text=remark.text)
 
     async def _make_host(self) -> Host:
         gpus = visible_gpus()

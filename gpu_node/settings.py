@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from gpu_node.services.validation import Level
 from shared.errors import InvalidName
 from shared.ids import check_node_id, new_node_id
 from shared.settings import ENV_PREFIX, TELEFUSER_PREFIX, SharedSettings, env_names, kept
@@ -63,6 +64,14 @@ class NodeSettings(SharedSettings):
         default="auto",
         validation_alias=env_names("max_sessions_per_worker", telefuser="MAX_SESSIONS_PER_WORKER"),
         description="Sessions at once: auto leaves it to the service, a number only lowers it.",
+    )
+    validation_level: Level = Field(
+        default=Level.BASIC,
+        description="How strictly the service file is looked at before it is loaded: none, basic "
+        "or strict. It finds mistakes and stops nobody who means harm.",
+    )
+    skip_validation: bool = Field(
+        default=False, description="Load the service file without looking at it."
     )
     start_attempts: int = Field(
         default=3,
@@ -119,6 +128,11 @@ class NodeSettings(SharedSettings):
     def silent_after_s(self) -> float:
         """Seconds without a confirmed beat after which the node falls silent."""
         return self.node_ttl_s - self.silence_margin_s
+
+    @property
+    def validation(self) -> Level:
+        """How strictly the service file is looked at."""
+        return Level.NONE if self.skip_validation else self.validation_level
 
     @property
     def capacity_limit(self) -> int | None:

@@ -120,6 +120,19 @@ NODE_FLAGS = (
         default="auto",
     ),
     Flag(
+        field="validation_level",
+        kind=str,
+        help="How strictly the service file is looked at before it is loaded: none, basic "
+        "or strict. It finds mistakes and stops nobody who means harm.",
+        default="basic",
+    ),
+    Flag(
+        field="skip_validation",
+        kind=bool,
+        help="Load the service file without looking at it.",
+        default="off",
+    ),
+    Flag(
         field="start_attempts",
         kind=int,
         help="Times that a service which fails to start is tried, with growing pauses, "

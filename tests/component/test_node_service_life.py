@@ -148,6 +148,26 @@ async def test_after_the_last_attempt_the_node_ends(
     assert tries.read_text() == "xxxx"
 
 
+async def test_a_file_that_is_a_mistake_is_refused_before_anything_of_it_runs(
+    redis_url: str, registry: Registry, tmp_path: Path
+) -> None:
+    """With the lines; without the look, or at a level that lets it pass, it is loaded."""
+    path = service_file(tmp_path, "eval('1')")
+    node = RunningNode(redis_url, registry, pipe_path=path, skip_validation=False)
+    with pytest.raises(
+        ServiceLoadFailed, match=r"service.py isn't loaded: line \d+ calls eval\(\)"
+    ):
+        await node.task
+    async with running_node(redis_url, registry, pipe_path=path, skip_validation=True) as node:
+        await node.play()
+    path = service_file(tmp_path)
+    node = RunningNode(
+        redis_url, registry, pipe_path=path, skip_validation=False, validation_level="strict"
+    )
+    with pytest.raises(ServiceLoadFailed, match=r"calls os.kill\(\)"):
+        await node.task
+
+
 async def test_a_node_serves_after_its_service_made_a_frame(
     redis_url: str, registry: Registry, tmp_path: Path
 ) -> None:

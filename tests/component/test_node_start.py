@@ -25,7 +25,10 @@ from tests.support.wait import wait_until
     [
         (None, "The service file"),
         ("answer = 42", "has no function get_service()"),
-        ("raise OSError('no weights here')", "can't be imported: OSError: no weights here"),
+        (
+            "get_service = 1\nraise OSError('no weights here')",
+            "can't be imported: OSError: no weights here",
+        ),
         (
             "def get_service(): raise OSError('no card')",
             "get_service() in world.py failed: OSError",

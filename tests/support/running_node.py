@@ -199,6 +199,7 @@ def node_settings(redis_url: str, **options: Any) -> NodeSettings:
         "beat_interval_s": 0.25,
         "drain_grace_s": 0.0,
         "start_attempts": 1,
+        "skip_validation": True,  # their services misbehave on purpose
     }
     return NodeSettings(**{**given, **options})
 
