@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ import pytest
 from shared.ids import parse_worker_identity
 from shared.states import Reason
 from shared.store import Registry
+from tests.support.all_in_one import greenroom
 from tests.support.audit import violations
 from tests.support.cluster import NODE_TTL_S, Cluster, running_cluster
 from tests.support.key_dump import read_all
@@ -242,6 +244,38 @@ async def test_a_node_that_is_asked_to_stop_takes_nobody_and_gives_back_what_it_
     scene.cluster.start_node()
     await wait_until(lambda: _has_a_slot(scene, bob), "the next node has it", LONG_S)
     assert (await scene.place(bob), await scene.place(carol)) == (None, 1)
+
+
+async def test_a_node_that_is_drained_live_counts_down_and_hands_its_session_over(
+    scene: Scene, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """Whoever plays stays in the room and goes on elsewhere, though a replica dies meanwhile."""
+    alice = await scene.create(scene.a)
+    person = await scene.enter(alice)
+    await wait_until(lambda: person.frames, "frames", LONG_S)
+    drained = await scene.node_of(alice)
+    before = await scene.registry.read(alice["session_id"])
+
+    async def operator(*command: str) -> str:
+        asked = ("--redis-url", redis_server.url, "--data-dir", tmp_path)
+        told = await asyncio.to_thread(greenroom, *command, *asked, cwd=tmp_path)
+        assert told.returncode == 0, told.stderr
+        return told.stdout
+
+    shown = await operator("drain", drained, "--in", "4", "--yes")
+    assert alice["session_id"] in shown
+    scene.cluster.replicas["a"].kill()
+    await wait_until(lambda: person.of_type("draining"), "the countdown is told", LONG_S)
+    told = person.of_type("draining")[0]
+    assert 0 < float(str(told["in_s"])) <= 4
+    await wait_until(lambda: person.of_type("requeued"), "it moves", LONG_S)
+    await wait_until(lambda: len(_nodes_seen(person)) == 2, "the world goes on elsewhere", LONG_S)
+    await scene.until(alice["session_id"], "running")
+    now = await scene.registry.read(alice["session_id"])
+    assert (now.ticket, now.attempt) == (before.ticket, 2)
+    assert now.node_id != drained
+    assert "closed by an operator" in await operator("nodes")
+    await operator("resume", drained)
 
 
 async def _has_a_slot(scene: Scene, session: dict[str, Any]) -> bool:
