@@ -129,7 +129,7 @@ async def _run(wanted: argparse.Namespace, folder: Path, played: list[Played]) -
         for seed in range(wanted.first_seed, wanted.first_seed + wanted.seeds):
             if wanted.minutes and time.monotonic() - began_s > 60 * wanted.minutes:
                 break
-            one = await play(fleet, plan(seed, guests=wanted.guests))
+            one = await play(fleet, plan(seed, guests=wanted.guests), with_commands=not played)
             _keep(one, folder / "seeds.jsonl")
             _tell(one, len(played), as_json=wanted.json)
             played.append(one)

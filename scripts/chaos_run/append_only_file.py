@@ -17,12 +17,30 @@ import os
 import random
 import time
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 
+import redis
+
+from tests.support.wait import wait_until_sync
+
 _LOOK_EVERY_S = 0.05
-_KEPT = 100
+_KEPT = 2400
+"""Two minutes: the last write before the cut may be that old if the server was down meanwhile."""
+_UNKNOWN_S = 120.0
 _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 _LOOKED_AT_BYTES = 1 << 20
+_LONG_BYTES = 8 << 20
+_SHRINKS_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """What a cut took."""
+
+    bytes: int
+    since_s: float
+    """When the first byte of it had not been written yet (monotonic)."""
 
 
 class AppendOnlyFile:
@@ -30,33 +48,59 @@ class AppendOnlyFile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "appendonlydir"
+        self._watched: Path | None = None
         self._sizes: deque[tuple[float, int]] = deque(maxlen=_KEPT)
 
     async def watch(self) -> None:
         """Note how it grows, for ever."""
         while True:
-            if (path := self._latest()) is not None:
+            path = self._latest()
+            if path != self._watched:  # the server has written it anew
+                self._watched = path
+                self._sizes.clear()
+            if path is not None:
                 self._sizes.append((time.monotonic(), path.stat().st_size))
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    def lose(self, lost_s: float, chance: random.Random) -> int:
-        """Cut off what the last *lost_s* added and a bit more; returns how many bytes."""
-        path = self._latest()
+    def lose(self, lost_s: float, chance: random.Random) -> Lost:
+        """Cut off what the last *lost_s* added and a bit more."""
+        path, now_s = self._latest(), time.monotonic()
         if path is None:
-            return 0
-        size, since_s = path.stat().st_size, time.monotonic() - lost_s
-        older = [at_size for at_s, at_size in self._sizes if at_s <= since_s]
+            return Lost(bytes=0, since_s=now_s)
+        size = path.stat().st_size
+        older = [at_size for at_s, at_size in self._sizes if at_s <= now_s - lost_s]
         wanted = min(size, older[-1] if older else size) - chance.randint(1, 200)
         kept = _end_of_transaction(path, wanted)
         os.truncate(path, kept)
+        # All that is left of it may be older than *lost_s*: nothing was written, or nobody looked.
+        whole = [at_s for at_s, at_size in self._sizes if at_size <= kept]
+        since_s = whole[-1] if whole else now_s - lost_s - _UNKNOWN_S
         self._sizes.clear()
-        return size - kept
+        return Lost(bytes=size - kept, since_s=min(since_s, now_s - lost_s))
 
     def _latest(self) -> Path | None:
         files = sorted(
             self._folder.glob("*.incr.aof"), key=lambda path: int(path.name.split(".")[-3])
         )
         return files[-1] if files else None
+
+    async def shrink(self, url: str) -> None:
+        """Have the server write it anew once it's so long that loading it takes seconds."""
+        path = self._latest()
+        if path is None or path.stat().st_size < _LONG_BYTES:
+            return
+        await asyncio.to_thread(_rewrite, url)
+
+
+def _rewrite(url: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        client.bgrewriteaof()
+
+        def is_written() -> bool:
+            now = client.info("persistence")
+            return not (now["aof_rewrite_in_progress"] or now["aof_rewrite_scheduled"])
+
+        wait_until_sync(is_written, "Redis has written its file anew", _SHRINKS_WITHIN_S)
 
 
 def _end_of_transaction(path: Path, before: int) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import redis
 
+from scripts.chaos_run.append_only_file import Lost
 from scripts.chaos_run.fleet import Fleet
 from scripts.chaos_run.schedule import REDIS, Fault, Kind
 
@@ -36,6 +37,7 @@ class Done:
     ended_at_s: float
     ended_at_ms: int
     lost_s: float
+    """How long before its beginning the first write was lost; 0: nothing was."""
     lost_bytes: int
 
 
@@ -59,7 +61,7 @@ class Faults:
         await asyncio.sleep(max(0.0, due_s - time.monotonic()))
         async with self._locks[fault.target, fault.kind in _ON_PROCESSES]:
             began_s, began_ms = time.monotonic(), _wall_ms()
-            lost_bytes = await self._do(fault)
+            lost = await self._do(fault)
             self.done.append(
                 Done(
                     kind=fault.kind,
@@ -68,12 +70,12 @@ class Faults:
                     began_at_ms=began_ms,
                     ended_at_s=time.monotonic(),
                     ended_at_ms=_wall_ms(),
-                    lost_s=fault.lost_s,
-                    lost_bytes=lost_bytes,
+                    lost_s=began_s - lost.since_s if lost else fault.lost_s,
+                    lost_bytes=lost.bytes if lost else 0,
                 )
             )
 
-    async def _do(self, fault: Fault) -> int:
+    async def _do(self, fault: Fault) -> Lost | None:
         match fault.kind:
             case Kind.KILL | Kind.TERM | Kind.LOSE_TAIL:
                 return await self._end_process(fault)
@@ -95,21 +97,21 @@ class Faults:
                 proxy.begin(fault.kind)
                 await asyncio.sleep(fault.for_s)
                 proxy.heal()
-        return 0
+        return None
 
-    async def _end_process(self, fault: Fault) -> int:
-        member, lost_bytes = self._fleet.members[fault.target], 0
+    async def _end_process(self, fault: Fault) -> Lost | None:
+        member, lost = self._fleet.members[fault.target], None
         if fault.kind is Kind.TERM:
             await member.terminate()
         else:
             await member.kill()
         if fault.kind is Kind.LOSE_TAIL:
-            lost_bytes = self._fleet.append_only.lose(fault.lost_s, self._chance)
+            lost = self._fleet.append_only.lose(fault.lost_s, self._chance)
         await asyncio.sleep(fault.for_s)
         await member.start()
         if fault.target == REDIS:
             await member.ready(within_s=30.0)
-        return lost_bytes
+        return lost
 
 
 def _empty(url: str) -> None:

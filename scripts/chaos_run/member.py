@@ -19,6 +19,10 @@ from shared.embedded.child import Child, ChildSpec, Graveyard
 _ENDS_WITHIN_S = 25.0
 """After SIGTERM: the drain grace and whatever a node may wait for after it."""
 _AGAIN_S = 0.5
+_MISTAKE = 2
+_AWAY = re.compile(r"Redis (can't be reached|doesn't tell)")
+"""How a process says at its start that it waited long enough for Redis; one that never finds it is
+missed at the end of the seed."""
 _ERROR = re.compile(r'"level": "(error|critical)"')
 _SDKS_OWN = re.compile(r'"event": "livekit(::|_)')
 """LiveKit's SDK tells of every lost connection as an error."""
@@ -114,7 +118,8 @@ class Member:
         self._status = await child.wait()
         self._ended.set()
         if not self._is_asked:
-            self._note(f"ended by itself with status {self._status}")
+            if not (self._status == _MISTAKE and _AWAY.search("\n".join(child.tail))):
+                self._note(f"ended by itself with status {self._status}")
             await asyncio.sleep(_AGAIN_S)
             await self.start()
 

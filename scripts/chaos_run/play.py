@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import redis
 
-from scripts.chaos_run import second_opinions, verdict
+from scripts.chaos_run import commands, second_opinions, stories_told, verdict
 from scripts.chaos_run.faults import Done, Faults
 from scripts.chaos_run.figures import Figures, figures
 from scripts.chaos_run.fleet import SLOTS, Fleet
@@ -60,14 +60,22 @@ class _Seen:
     visits: list[Visit]
     events: list[Event]
     states: dict[str, SessionState | None]
+    attempts: dict[str, int]
+    """Of those that have a record: 1 + how often it says that they went back to the line."""
     used: dict[str, int]
     frames: list[Frame]
     differences: list[str]
     """What the audit finds."""
 
 
-async def play(fleet: Fleet, plan: Plan) -> Played:
-    """Play one seed to its verdict."""
+async def play(fleet: Fleet, plan: Plan, *, with_commands: bool = False) -> Played:
+    """Play one seed to its verdict.
+
+    Args:
+        fleet: On what.
+        plan: What happens.
+        with_commands: Whether an operator's commands are given at the end, too, as processes.
+    """
     started_s = time.monotonic()
     registry = Registry.connect(fleet.redis_url)
     client = Client(fleet.addresses, fleet.venue, plan.seed)
@@ -81,10 +89,15 @@ async def play(fleet: Fleet, plan: Plan) -> Played:
         await _settle(registry, fleet, coming)
         since = f"({latest[-1].id}" if latest else "-"
         seen = await _look(registry, fleet, visits, since)
+        untrue = [*_untrue(seen, faults.done)]
+        if with_commands:
+            untrue += await commands.lies(fleet.redis_url, seen.events, fleet.folder)
     finally:
         await client.aclose()
         await registry.aclose()
     found = await _judge(fleet, seen, faults.done)
+    await fleet.append_only.shrink(fleet.redis_url)
+    found.untrue.extend(untrue)
     found.surprises.extend(f"{name} doesn't come back" for name in away)
     found.surprises.extend(_surprises(fleet, plan, visits))
     return Played(
@@ -143,6 +156,9 @@ async def _look(registry: Registry, fleet: Fleet, visits: list[Visit], since: st
         visits=visits,
         events=[event async for event in registry.trail.read(POOL, since=since)],
         states={one.session_id: one.state for one in facts.sessions},
+        attempts={
+            one.session_id: one.number("attempt") or 1 for one in facts.sessions if one.state
+        },
         used={node.node_id: node.used for node in snapshot.nodes},
         frames=fleet.venue.take_frames(),
         differences=await second_opinions.differences(registry),
@@ -163,8 +179,16 @@ async def _judge(fleet: Fleet, seen: _Seen, done: list[Done]) -> Verdict:
         keys=list(verdict.strange_keys(found)),
         crowded=list(verdict.crowded(seen.frames, SLOTS)),
         unjust=list(verdict.unjust(seen.visits, seen.events)),
+        untrue=[],
         surprises=[],
     )
+
+
+def _untrue(seen: _Seen, done: list[Done]) -> Iterator[str]:
+    known = stories_told.Known(
+        visits=seen.visits, frames=seen.frames, done=done, attempts=seen.attempts
+    )
+    return stories_told.lies(known, seen.events)
 
 
 def _surprises(fleet: Fleet, plan: Plan, visits: list[Visit]) -> Iterator[str]:

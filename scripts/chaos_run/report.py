@@ -20,6 +20,7 @@ _COLUMNS = (
     ("keys", 5),
     ("crowded", 8),
     ("unjust", 7),
+    ("untrue", 7),
     ("other", 6),
     ("readmitted p50/p99", 20),
     ("slot idle p50/p99", 19),

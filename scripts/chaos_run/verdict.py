@@ -49,6 +49,8 @@ class Verdict:
     keys: list[str]
     crowded: list[str]
     unjust: list[str]
+    untrue: list[str]
+    """What the product tells of a session otherwise than it was."""
     surprises: list[str]
     """Processes that ended unasked, answers that no client should get."""
 
@@ -66,6 +68,7 @@ class Verdict:
             "keys": self.keys,
             "crowded": self.crowded,
             "unjust": self.unjust,
+            "untrue": self.untrue,
             "surprises": self.surprises,
         }
 

@@ -12,7 +12,7 @@ OLD, NEW = (1_000, 1), (4_000, 1)
 
 def frames(*seen: tuple[float, str, tuple[int, int]]) -> list[Arrival]:
     """Frames as they arrived."""
-    return [Arrival(*one) for one in seen]
+    return [Arrival(at_ms, at_ms - 40, node_id, order) for at_ms, node_id, order in seen]
 
 
 def happened(at_ms: int, what: str, epoch: int, session_id: str = SID) -> Event:
@@ -35,7 +35,7 @@ def test_a_takeover_is_split_as_the_trail_tells() -> None:
     assert told is not None
     assert (told.old_node, told.new_node, told.total_ms, told.dark_ms) == ("a", "b", 2_900, 2_910)
     assert told.parts_ms == {
-        "detection": 1_900, "dispatch": 100, "join": 250, "start": 50, "frame": 600,
+        "detection": 1_900, "dispatch": 100, "join": 250, "start": 50, "frame": 560, "arrival": 40,
     }  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_a_part_that_the_trail_doesnt_tell_is_left_out() -> None:
         since_ms=2_000,
     )
     assert told is not None
-    assert told.parts_ms == {"detection": 1_900, "frame": 600}
+    assert told.parts_ms == {"detection": 1_900, "frame": 560, "arrival": 40}
 
 
 def test_one_frame_of_an_older_worker_is_a_ghost() -> None:

@@ -36,5 +36,6 @@ def test_a_killed_and_a_frozen_node_are_taken_over_in_the_same_room() -> None:
     for seed in seeds:
         (moved,) = seed["takeovers"]
         assert moved["old_node"] != moved["new_node"]
-        assert list(moved["parts_ms"]) == ["detection", "dispatch", "join", "start", "frame"]
+        parts = ["detection", "dispatch", "join", "start", "frame", "arrival"]
+        assert list(moved["parts_ms"]) == parts
     assert whole["to_first_frame_s"]["kill"]["count"] == 1

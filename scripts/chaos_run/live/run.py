@@ -31,6 +31,8 @@ async def run(wanted: argparse.Namespace, folder: Path, played: list[LivePlayed]
             if wanted.minutes and time.monotonic() - began_s > 60 * wanted.minutes:
                 break
             one = await play(fleet, plan(seed, guests=wanted.guests, ttl_s=wanted.ttl))
+            with (folder / "seeds.jsonl").open("a") as file:
+                file.write(json.dumps(report.as_dict(one)) + "\n")
             _tell(one, is_first=not played, as_json=wanted.json)
             played.append(one)
     finally:

@@ -7,7 +7,8 @@ arrived in the room. The audit trail says where the time went:
 - *dispatch*: → it has a slot again,
 - *join*: → the new worker is in the room and the controller with it,
 - *start*: → the pipeline session runs,
-- *frame*: → its first real frame has arrived.
+- *frame*: → its first real frame is played,
+- *arrival*: → and has arrived.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from dataclasses import dataclass
 from scripts.chaos_run.live.watcher import Arrival
 from shared.events import Event
 
-PARTS = ("detection", "dispatch", "join", "start", "frame")
+PARTS = ("detection", "dispatch", "join", "start", "frame", "arrival")
 _STEPS = ("returned", "assigned", "starting_pipeline", "running")
-"""The entry of the trail that ends each part but the last."""
+"""The entries of the trail that end all parts but the last two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ def _parts(
             ends[event.what] = event.at_ms
     parts: dict[str, int] = {}
     begin_ms: float | None = since_ms
-    for name, end_ms in zip(PARTS, (*map(ends.get, _STEPS), new.at_ms), strict=True):
+    for name, end_ms in zip(PARTS, (*map(ends.get, _STEPS), new.sent_ms, new.at_ms), strict=True):
         if begin_ms is not None and end_ms is not None:
             parts[name] = max(0, round(end_ms - begin_ms))
         begin_ms = end_ms

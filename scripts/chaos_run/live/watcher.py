@@ -29,6 +29,8 @@ class Arrival:
 
     at_ms: float
     """Wall clock, as the audit trail has it: all of it is one machine's."""
+    sent_ms: float
+    """When its worker played it; the same clock."""
     node_id: str
     order: tuple[int, int]
     """Epoch and attempt of the worker."""
@@ -109,7 +111,7 @@ class Watcher:
         try:
             async for event in stream:
                 if event.metadata is not None and event.metadata.HasField("frame_id"):
-                    at_ms = time.time_ns() / 1e6
-                    self.frames.append(Arrival(at_ms, worker.node_id, worker.order))
+                    at_ms, sent_ms = time.time_ns() / 1e6, event.metadata.user_timestamp / 1e3
+                    self.frames.append(Arrival(at_ms, sent_ms, worker.node_id, worker.order))
         finally:
             await stream.aclose()
