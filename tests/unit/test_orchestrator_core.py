@@ -266,6 +266,62 @@ def test_stages_that_share_a_group_take_turns_in_it() -> None:
         assert min(pipe.begun_by(stage)[name] for name in sent) >= 3
 
 
+def test_who_was_refused_is_first_again() -> None:
+    """A full mailbox costs nobody its turn, and its place on the edges is what it was."""
+    pipe = SimulatedPipeline(one_stage(in_flight=2), refuses=lambda work: work.request == 1)
+    for name in ("a", "b"):
+        pipe.open(name)
+        pipe.core.push(name, 0, {"a": name}, 0.0)
+    pipe.pump()
+    assert not pipe.running
+    assert pipe.core.turns.lines[0].waits_for() == "actor_busy"
+    pipe.free_actors()
+    assert [work.inputs["a"] for work in pipe.begun] == ["a", "b"]
+    assert pipe.core.turns.lines[0].counts.refused == 1
+
+
+def three_on_one_gpu() -> Graph:
+    """Stages that have nothing in common but the GPU and a key."""
+    artifacts = [Artifact(name=name) for name in ("a", "b", "c", "p", "q", "r")]
+    return Graph(
+        artifacts=(*artifacts, Artifact(name="key", latched=True)),
+        stages=tuple(
+            Stage(id=made, consumes=(of, "key"), produces=(made,), resource_group="gpu")
+            for of, made in (("a", "p"), ("b", "q"), ("c", "r"))
+        ),
+        edges=(
+            *(Edge(artifact=of, target=to, capacity=9) for of, to in ("ap", "bq", "cr")),
+            *(Edge(artifact="key", target=to) for to in "pqr"),
+        ),
+        outputs=("p", "q", "r"),
+        output_capacity=9,
+        resource_groups=(ResourceGroup(name="gpu"),),
+    )
+
+
+def test_the_stage_that_has_waited_longest_for_its_group_is_next() -> None:
+    """None is passed by those that come back again and again."""
+    pipe = opened(three_on_one_gpu())
+    pipe.latch("a", "key", 1)
+    for sequence in range(8):
+        pipe.push("a", sequence, a=1, b=1, c=1)
+    pipe.run(8)
+    assert [pipe.stage(work) for work in pipe.begun] == list("pqrpqrpqr")
+
+
+def test_room_in_a_group_goes_on_to_who_can_use_it() -> None:
+    """The stage whose turn it is has lost its only session just then; the next one begins."""
+    pipe = opened(three_on_one_gpu(), "s", "t")
+    for name in ("s", "t"):
+        pipe.latch(name, "key", 1)
+    pipe.push("s", 0, a=1)
+    pipe.push("s", 0, b=1)
+    pipe.push("t", 0, c=1)
+    (running,) = pipe.running.values()
+    pipe.fail(running, RuntimeError("planted"))
+    assert [(pipe.stage(work), work.session) for work in pipe.running.values()] == [("r", "t")]
+
+
 def test_what_a_stage_waited_for_is_told_in_seconds() -> None:
     """No session, no control, no room behind it, no turn in its group."""
     pipe = SimulatedPipeline(world_graph())
