@@ -99,6 +99,8 @@ async def _create(host: Host, config: dict[str, Any], within_s: float) -> str:
 
 async def _until_frame(host: Host, pipeline_session_id: str) -> None:
     reader = ChunkReader(_ANY_FPS)
+    if host.traits.waits_for_control:
+        await host.push(pipeline_session_id, {"type": "control_state", "controls": []})
     async for raw in host.chunks(pipeline_session_id):
         chunk = reader.read(raw)
         if chunk.frames:

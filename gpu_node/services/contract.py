@@ -105,6 +105,9 @@ class ServiceTraits:
     mode: ServiceMode = ServiceMode.BIDIRECTIONAL
     start_timeout_s: float = 0.0
     """Its own limit for starting a pipeline session; 0 without one."""
+    waits_for_control: bool = False
+    """Its sessions make nothing before their first control: they share the model by the execution
+    lease, without a maximum hold."""
     warm_up: bool | dict[str, Any] | None = None
     """Whether a session of ours may warm it up, or with which config; None: it doesn't say."""
 

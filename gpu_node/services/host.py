@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import structlog
 
+from gpu_node.lease.turns import turns_for
 from gpu_node.services.contract import (
     Bidirectional,
     Capacity,
@@ -39,6 +41,9 @@ _log = structlog.get_logger()
 _PUMP_STOP_S = 5.0
 """How long a cancelled ``pull_chunks`` may take before ``close_session`` is called all the same."""
 _LOOP_STOP_S = 2.0
+_LEASE_KEPT_S = 30.0
+"""How long a closing session may keep the execution lease: as long as the node waits for its
+clean-up before it counts the slot as lost. The others can't wait for ever."""
 _WORDS_KEPT = 500
 """Characters of what a service says about a config."""
 
@@ -51,9 +56,12 @@ class ServiceHost:
     """
 
     def __init__(self, loaded: LoadedService) -> None:
+        """Raises `ServiceLoadFailed` if the service declares what isn't known."""
         self._loaded = loaded
         self._service: Bidirectional = loaded.service
         self._hooks = Hooks(loaded.service)
+        self._turns = turns_for(loaded.service, loaded.name)
+        """Touched on the service loop only; None: sessions need no execution lease."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="service-loop", daemon=True)
         self._streams: dict[str, ChunkStream] = {}
@@ -72,6 +80,7 @@ class ServiceHost:
         return ServiceTraits(
             mode=self._loaded.mode,
             start_timeout_s=float(limit) if isinstance(limit, int | float) and limit > 0 else 0.0,
+            waits_for_control=self._turns is not None and self._turns.need_control,
             warm_up=warm_up if isinstance(warm_up, bool | dict) else None,
         )
 
@@ -121,10 +130,19 @@ class ServiceHost:
     async def create_session(self, config: dict[str, Any]) -> str:
         """Make a pipeline session and return its id; raises `InvalidConfig` for a bad config."""
         created: object = await self._on_service_loop(
-            self._call(lambda: self._service.create_session(config), _refusal)
+            self._call(lambda: self._create(config), _refusal)
         )
         if not isinstance(created, str) or not created:
             raise ServiceFault("create_session() must return the session's id as a string.")
+        return created
+
+    def _create(self, config: dict[str, Any]) -> object:
+        created: object = self._service.create_session(config)
+        if self._turns is not None and isinstance(created, str):
+            try:
+                self._turns.enter(created, config.get("control_idle_timeout"))
+            except ValueError as error:
+                raise ServiceFault(f"create_session() returned an id in use: {error}.") from error
         return created
 
     async def push(self, pipeline_session_id: str, chunk: Chunk) -> None:
@@ -132,6 +150,8 @@ class ServiceHost:
 
         def push() -> None:
             if self._hooks.knows(pipeline_session_id):
+                if self._turns is not None:
+                    self._turns.hear(pipeline_session_id, chunk)
                 self._service.push_chunk(pipeline_session_id, chunk)
 
         if not self._closed:
@@ -139,7 +159,7 @@ class ServiceHost:
 
     def chunks(self, pipeline_session_id: str) -> ChunkStream:
         """Return the session's chunks, once per session; the service begins at once."""
-        stream = ChunkStream(self._service, pipeline_session_id, self._loop)
+        stream = ChunkStream(self._service, pipeline_session_id, self._loop, self._turns)
         self._streams[pipeline_session_id] = stream
         stream.start()
         return stream
@@ -154,15 +174,34 @@ class ServiceHost:
         """
         self._loop.call_soon_threadsafe(self._say_stop, pipeline_session_id)
         stream = self._streams.pop(pipeline_session_id, None)
-        if stream is not None:
-            await stream.stop(_PUMP_STOP_S)
-        await _foreign_thread(
-            "service-close",
-            lambda: self._service.close_session(pipeline_session_id),
-            fault_in("close_session"),
+        with self._closing_turns(pipeline_session_id):
+            if stream is not None:
+                await stream.stop(_PUMP_STOP_S)
+            await _foreign_thread(
+                "service-close",
+                lambda: self._service.close_session(pipeline_session_id),
+                fault_in("close_session"),
+            )
+            if stream is not None:
+                await stream.ended.wait()
+
+    @contextmanager
+    def _closing_turns(self, pipeline_session_id: str) -> Iterator[None]:
+        """Keep the lease from others while the block cleans up, well or not, but not for ever."""
+        if self._turns is None:
+            yield
+            return
+        tell, turns = self._loop.call_soon_threadsafe, self._turns
+        tell(turns.leave, pipeline_session_id)
+        limit = asyncio.get_running_loop().call_later(
+            _LEASE_KEPT_S, lambda: tell(turns.give_up_on, pipeline_session_id)
         )
-        if stream is not None:
-            await stream.ended.wait()
+        try:
+            yield
+        finally:
+            limit.cancel()
+            if not self._loop.is_closed():
+                tell(turns.left, pipeline_session_id)
 
     async def runtime_metrics(self, pipeline_session_id: str | None = None) -> dict[str, Any]:
         """Return what the service measures, of one session with its id; empty without the hook."""
@@ -210,6 +249,8 @@ class ServiceHost:
         if self._closed:
             return
         self._closed = True
+        if self._turns is not None:
+            self._loop.call_soon_threadsafe(self._turns.close)
         for stream in self._streams.values():
             await stream.stop(_LOOP_STOP_S)
         try:

@@ -51,8 +51,8 @@ class Broken(SyntheticService):
     def enable_publisher_frame_tracking(self, session_id: str) -> bool:
         raise SystemExit(3)
 
-    def report_publisher_frame_progress(self, session_id: str) -> bool:
-        return True
+    def report_publisher_frame_progress(self, *_: Any, **__: Any) -> Any:
+        return 3
 
 
 async def test_hooks_that_are_there_are_asked() -> None:
@@ -67,9 +67,18 @@ async def test_hooks_that_are_there_are_asked() -> None:
         assert service.reports == [(name, "published", 3, 1, 12.5)]
 
 
+class Bare(SyntheticService):
+    """Has none of them."""
+
+    has_session: Any = None
+    runtime_metrics: Any = None
+    enable_publisher_frame_tracking: Any = None
+    report_publisher_frame_progress: Any = None
+
+
 async def test_hooks_that_are_missing_do_no_harm() -> None:
     """Neither do those of a host that is closed."""
-    async with hosted(SyntheticService(Journal())) as host:
+    async with hosted(Bare(Journal())) as host:
         name = await host.create_session({})
         assert await host.runtime_metrics(name) == {}
         assert not await host.track_frames(name)
