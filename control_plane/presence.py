@@ -6,8 +6,9 @@ that replica looks into the room: the controller is there, so the lease begins a
 the place is given up. A media server that can't be asked proves nothing, and the lease begins anew.
 
 A look into one room puts right all that is wrong there, whatever was the reason to look: workers of
-earlier assignments are put out (R1), the room of a session that has ended goes, and whoever waits
-there again is told so, in case the replica that found its node dead couldn't.
+earlier assignments are put out (R1), the room of a session that has ended goes, people are counted
+while no worker is there to do it, and whoever waits there again is told so, in case the replica
+that found its node dead couldn't.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from shared.store import Registry
 from shared.waiting import Suspect
 
 _TOLD_KEPT = 4096
+_WITHOUT_A_WORKER = frozenset((SessionState.QUEUED, SessionState.ASSIGNED))
+"""Nobody else counts who is in the room."""
 
 _log = structlog.get_logger()
 
@@ -78,6 +81,11 @@ class Presence:
             await self._rooms.delete(session_id)
             return
         await self._remove_older(session_id, record.epoch, present)
+        if record.state not in _WITHOUT_A_WORKER:
+            return
+        people = _people(present)
+        if people != record.participants:
+            await self._registry.count_people(record, people)
         if record.state is not SessionState.QUEUED or not present:
             return
         if _has_controller(present):
@@ -113,6 +121,11 @@ class Presence:
         except RoomsUnavailable:
             self._told.pop(told, None)  # the next look tells it
             raise
+
+
+def _people(present: Iterable[RoomParticipant]) -> int:
+    """Count humans; one who is there twice during a reload counts once."""
+    return len({one.identity for one in present if one.role is not Role.WORKER})
 
 
 def _has_controller(present: Iterable[RoomParticipant]) -> bool:

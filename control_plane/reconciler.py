@@ -44,8 +44,9 @@ class Leftover:
 
     session_id: str
     why: str
-    """unknown, ended: the room goes. waits: a worker is there although nobody plays, or whoever is
-    there may not have been told that the session waits again. crowded: more than one publishes."""
+    """unknown, ended: the room goes. waits: a worker is there although nobody plays, people aren't
+    counted right, or may not have been told that the session waits again. crowded: more than one
+    publishes."""
 
     @property
     def is_room(self) -> bool:
@@ -87,7 +88,8 @@ def leftovers(
             if facts.at_ms - (session.number("ended") or 0) > SETTLES_MS:
                 yield Leftover(session_id=name, why="ended")
         elif _is_without_a_worker(session):
-            if room.publishers or (room.participants and "back" in session.record):
+            counted = session.number("participants") or 0
+            if room.publishers or room.participants != counted or _may_not_know(room, session):
                 yield Leftover(session_id=name, why="waits")
         elif room.publishers > 1:
             yield Leftover(session_id=name, why="crowded")
@@ -96,6 +98,11 @@ def leftovers(
 def _is_without_a_worker(session: SessionFacts) -> bool:
     """Nobody is in the room for it, so nobody there puts zombies out (R1)."""
     return session.state in (SessionState.QUEUED, SessionState.ASSIGNED)
+
+
+def _may_not_know(room: RoomFacts, session: SessionFacts) -> bool:
+    """Whether somebody is there who may not have been told that the session waits again."""
+    return room.participants > 0 and "back" in session.record
 
 
 class Reconciler:

@@ -15,7 +15,6 @@ import structlog
 from control_plane.metrics import Metrics
 from control_plane.room_chores import RoomChores
 from shared.ids import pool_of
-from shared.rooms.tokens import Role
 from shared.rooms.webhooks import RoomNews
 from shared.store import Registry
 
@@ -78,7 +77,7 @@ class Webhooks:
 
 
 def _matters(news: RoomNews) -> bool:
-    """Viewers change nothing, whoever they are."""
+    """Viewers only count, where nobody else counts them; who isn't ours isn't anybody."""
     if news.event == _ROOM_IS_GONE:
         return True
-    return news.event in _COMING_AND_GOING and news.role in (Role.WORKER, Role.CONTROLLER)
+    return news.event in _COMING_AND_GOING and news.role is not None

@@ -59,6 +59,7 @@ class Registry:
         self.set_node_admin = nodes.set_node_admin
         self.note_progress = nodes.note_progress
         self.note_first_frame = sessions.note_first_frame
+        self.count_people = sessions.count_people
         self.listing = Listing(connection)
         self.inspection = Inspection(connection)
         self.trail = Trail(connection)

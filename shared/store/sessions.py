@@ -120,6 +120,16 @@ class Sessions:
         )
         return cast("FirstFrame", word)
 
+    async def count_people(self, record: SessionRecord, people: int) -> None:
+        """Note how many are in the room of a waiting session; told late, it counts no more."""
+        await self._connection.call(
+            "count_people",
+            pool_of(record.session_id),
+            session_id=record.session_id,
+            epoch=record.epoch,
+            people=people,
+        )
+
     async def bundle(self, session_id: str) -> str | None:
         """Return what a node must keep to bring the session back (R14); None if it is unknown."""
         word, rest = await self._connection.call(

@@ -211,14 +211,20 @@ async def test_whoever_wasnt_told_of_the_return_is_told_later_and_once(
     assert len(room_service.told) == 1
 
 
-async def test_who_waits_for_the_first_time_is_not_looked_at(
+async def test_who_waits_for_the_first_time_is_counted_and_looked_at_no_more(
     replica: Running, room_service: RoomService
 ) -> None:
-    """Thousands may: nothing in such a room can be left over."""
+    """Thousands may wait: nothing else can be left over in their rooms."""
     parts, api = replica
     session_id: str = (await api.create()).json()["session_id"]
     room_service.seat(session_id, "alice")
     room_service.list_room(session_id, OURS, participants=1)
     assert await looked(parts, room_service) == []
-    chore = b'chore="look_into_room"'
-    assert chore not in parts.metrics.render((), livekit_up=True)
+
+    async def counted() -> bool:
+        return bool((await api.look(session_id)).json()["participant_count"] == 1)
+
+    await wait_until(counted, "she is counted")
+    assert await looked(parts, room_service) == []
+    once = b'greenroom_room_chores_total{chore="look_into_room",outcome="done"} 1.0'
+    assert once in parts.metrics.render((), livekit_up=True)

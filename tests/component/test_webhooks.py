@@ -134,8 +134,6 @@ async def test_an_event_counts_once_whichever_replica_hears_it(
 @pytest.mark.parametrize(
     "body",
     [
-        event("participant_joined", SID, Role.VIEWER),
-        event("participant_left", SID, Role.VIEWER),
         event("participant_joined", SID),
         event("track_published", SID, Role.CONTROLLER),
         event("room_started", SID),
@@ -149,7 +147,7 @@ async def test_an_event_counts_once_whichever_replica_hears_it(
 async def test_what_changes_nothing_is_ignored(
     api: Client, body: bytes, raw_redis: RawRedis
 ) -> None:
-    """Viewers, tracks, rooms of others, pools that aren't served here: not even remembered."""
+    """Tracks, rooms of others, pools that aren't served here: not even remembered."""
     assert await heard(api, body) == "ignored"
     assert [name for name in raw_redis.keys("*") if ":wh:" in name] == []
 
@@ -194,6 +192,25 @@ async def test_coming_into_the_room_is_a_sign_of_life_of_who_waits(
     room_service.seat(session_id, "alice")
     await heard(api, event("participant_joined", session_id, Role.CONTROLLER))
     await wait_until(lambda: raw_redis.hget(record, "t_queued") != ends, "the lease begins anew")
+
+
+async def test_viewers_are_counted_and_nothing_else_follows(
+    replica: Running, room_service: RoomService, raw_redis: RawRedis
+) -> None:
+    """No sign of life of whoever waits, in GET and in the list."""
+    _, api = replica
+    session_id: str = (await api.create()).json()["session_id"]
+    record = f"gr:{{default}}:s:{session_id}"
+    raw_redis.hset(record, "d_queued", 600_000)
+    before = raw_redis.hgetall(record)
+    for name in ("vera", "viktor"):
+        room_service.seat(session_id, name, "viewer")
+    await heard(api, event("participant_joined", session_id, Role.VIEWER))
+    await wait_until(lambda: raw_redis.hget(record, "participants") == "2", "they are counted")
+    assert raw_redis.hgetall(record) == before | {"participants": "2"}
+    assert (await api.look(session_id)).json()["participant_count"] == 2
+    (row,) = (await api.get("/v1/stream/sessions")).json()["sessions"]
+    assert row["participant_count"] == 2
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -154,6 +154,8 @@ CASES = (
          lambda w: {"session_ids": ids(WAITING), "replica": ""}),
     Case("read one session", "read_session", "ok", 5, lambda w: seen("k")),
     Case("be promised a wait", "note_estimate", "noted", 4, lambda w: seen("k") | ESTIMATE),
+    Case("be counted", "count_people", "noted", 3,
+         lambda w: seen("k") | {"epoch": 0, "people": 2}),
     Case("leave the line", "cancel_session", "ended", 29,
          lambda w: seen("k") | {"reason": "admin"}),
     Case("stop to play", "cancel_session", "draining", 20,

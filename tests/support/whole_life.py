@@ -29,6 +29,7 @@ def live(world: World) -> None:
     world.session("c")
     world.run("settle_waiting", session_id=sid("c"), version=1, lease=1, present=1)
     world.run("note_estimate", session_id=sid("c"), middle_ms=2, low_ms=1, high_ms=3)
+    world.run("count_people", session_id=sid("c"), epoch=0, people=1)
     world.open("e", identity_hash="ab12", most_waiting=1)
     world.run("cancel_waiting", session_id=sid("e"), reason="admin")
     for place in ("q", "n:n1", "ended"):

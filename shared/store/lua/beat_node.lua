@@ -96,4 +96,5 @@ local is_quiet = #todo + #kills + #adopt == 0 and #list == #members and not is_r
 settle(nid, n, is_quiet and n.media_ok == '1' and media_ok == '1', said)
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)
-return with_move(n, {'ok', owned, todo, kills, adopt})
+local reply = {'ok', owned, todo, kills, adopt}
+return with_move(n, reply)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Close a node to new sessions, or open it again, on behalf of an operator; and have those that it holds
--- move on after a while, or not.
+-- Close a node to new sessions, or open it again, on behalf of an operator.
+-- And have those that it holds move on after a while, or not.
 -- Guarantee: no session is assigned to a draining node after this call, in whatever life it is. An order
 -- that was given on an older sight of the node changes nothing; repeated late it is not given again.
 -- Kept apart from what the node reports and from what is judged.
