@@ -25,7 +25,6 @@ redis.call('HSET', record, 'stamp', stamp, 'state', state, 'capacity', capacity,
   'media_ok', media_ok, 'beat', rt, 'gen', pool.gen)
 redis.call('ZADD', key('nodes'), rt + number(n.ttl), nid)
 if n.state ~= state then node_changed(nid, 'node_' .. state) end
-
 local told = cjson.decode(residents)
 local said = what_is_said(redis.call('ZCARD', key('ns', nid)))
 if is_settled(n, lease, said) then return with_move(n, {'ok', as_owned(told), {}, {}, {}}) end
