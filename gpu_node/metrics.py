@@ -11,6 +11,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from shared.states import NodeState, Reason
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+_LEASE_WAITS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _SLOW_CHUNKS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _SLOW = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
@@ -57,6 +58,11 @@ _FIRST_FRAME = Histogram(
 )
 _CHUNK_WAIT = Histogram(
     "greenroom_node_chunk_wait_seconds", "Time that the player waited for a chunk.", buckets=_FAST
+)
+_LEASE_WAIT = Histogram(
+    "greenroom_node_lease_wait_seconds",
+    "Time that a chunk waited for its session's turn on the shared model.",
+    buckets=_LEASE_WAITS,
 )
 _CHUNKS = Counter("greenroom_node_chunks_total", "Chunks played.")
 _FRAMES = Counter("greenroom_node_frames_total", "Frames played.")
@@ -160,6 +166,12 @@ def chunk_taken(waited_s: float, made_in_s: float) -> None:
     _CHUNKS.inc()
     _CHUNK_MADE.observe(made_in_s)
     _CHUNK_WAIT.observe(waited_s)
+
+
+def lease_waited(seconds: object) -> None:
+    """Observe how long a chunk waited for the execution lease; None: it needed none."""
+    if isinstance(seconds, int | float):
+        _LEASE_WAIT.observe(seconds)
 
 
 def frame_played(late_s: float) -> None:

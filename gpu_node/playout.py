@@ -17,6 +17,7 @@ from gpu_node.measures import Measures
 from gpu_node.media import AudioClip, ChunkReader, MediaChunk
 from gpu_node.pacer import Pacer, QueueSound, ShowPicture
 from gpu_node.services.hosting import Chunks
+from gpu_node.services.stream import LEASE_WAIT
 from gpu_node.stage import Stage
 from shared.clock import Clock
 from shared.errors import BadChunk, ServiceFault
@@ -67,6 +68,7 @@ class Playout:
                 case _:
                     made_in_s = chunks.last_made_in_s
                     metrics.chunk_taken(waited_s, made_in_s)
+                    metrics.lease_waited(chunk.metadata.get(LEASE_WAIT))
                     self.measures.chunk(made_in_s=made_in_s, waited_s=waited_s, fps=chunk.fps)
                     self.frames_taken += len(chunk.frames)
                     chunks.needed_in(chunk.duration_s)

@@ -328,6 +328,7 @@ class Runner:
             request,
             image=self._bundle.image,
             asset_root=self._backstage.settings.asset_root,
+            control_idle_timeout_s=self._backstage.settings.control_idle_timeout_s,
         )
         creation = self._holdings.creation = asyncio.create_task(
             self._backstage.host.create_session(config), name=f"create {self.assignment.session_id}"

@@ -20,13 +20,18 @@ MAX_FPS = 120
 
 
 def session_config(
-    session_id: str, request: SessionRequest, *, image: bytes | None, asset_root: Path | None
+    session_id: str,
+    request: SessionRequest,
+    *,
+    image: bytes | None,
+    asset_root: Path | None,
+    control_idle_timeout_s: float = CONTROL_IDLE_TIMEOUT_S,
 ) -> dict[str, Any]:
     """Return what ``create_session`` is called with; raises `InvalidConfig` for a path outside."""
     config: dict[str, Any] = {
         **request.config,
         "session_id": session_id,
-        "control_idle_timeout": CONTROL_IDLE_TIMEOUT_S,
+        "control_idle_timeout": control_idle_timeout_s,
     }
     if request.prompt is not None:
         config["prompt"] = request.prompt

@@ -65,6 +65,13 @@ class NodeSettings(SharedSettings):
         validation_alias=env_names("max_sessions_per_worker", telefuser="MAX_SESSIONS_PER_WORKER"),
         description="Sessions at once: auto leaves it to the service, a number only lowers it.",
     )
+    control_idle_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        validation_alias=env_names("control_idle_timeout_s", telefuser="CONTROL_IDLE_TIMEOUT"),
+        description="Seconds without a control after which a session hands a shared model over to "
+        "one that waits for it.",
+    )
     validation_level: Level = Field(
         default=Level.BASIC,
         description="How strictly the service file is looked at before it is loaded: none, basic "

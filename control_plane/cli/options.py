@@ -120,6 +120,13 @@ NODE_FLAGS = (
         default="auto",
     ),
     Flag(
+        field="control_idle_timeout_s",
+        kind=float,
+        help="Seconds without a control after which a session hands a shared model over to one "
+        "that waits for it.",
+        default="10",
+    ),
+    Flag(
         field="validation_level",
         kind=str,
         help="How strictly the service file is looked at before it is loaded: none, basic "

@@ -57,6 +57,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default(
         ("PORT", "9000", ReplicaSettings, "port", 9000),
         ("CORS_ALLOW_ORIGINS", "https://a.example", ReplicaSettings, "cors_origins", None),
         ("MAX_SESSIONS_PER_WORKER", "2", NodeSettings, "max_sessions_per_worker", 2),
+        ("CONTROL_IDLE_TIMEOUT", "4", NodeSettings, "control_idle_timeout_s", 4),
         ("DEFAULT_FPS", "24", NodeSettings, "default_fps", 24),
         ("MAX_DATA_MESSAGE_BYTES", "2048", NodeSettings, "max_data_message_bytes", 2048),
     ],
