@@ -10,7 +10,7 @@ from gpu_node.orchestrator import Call, LocalActor, Pipeline
 from shared.errors import ActorDied, GraphFault, PipelineMisuse, StageFailed
 from tests.support.graphs import one_stage, world_graph
 from tests.support.stage_code import Code, Gate, running
-from tests.support.wait import wait_until
+from tests.support.wait import scaled_s, wait_until
 
 
 def world_codes() -> dict[str, Code]:
@@ -278,3 +278,87 @@ def test_stages_and_actors_must_fit() -> None:
         "There is no stage for the actor 'x'.",
         "The actors 'encode' and 'denoise' share code; it needs one owner.",
     )
+
+
+async def test_a_stop_lets_sessions_finish_what_they_were_promised() -> None:
+    """Within the drain, that is; the rest is closed at once."""
+    codes = world_codes()
+    pipeline = Pipeline(world_graph(), {name: LocalActor(code) for name, code in codes.items()})
+    pipeline.start()
+    pipeline.open("finishes")
+    playing = asyncio.create_task(play(pipeline, "finishes", 5))
+    await wait_until(lambda: codes["decode"].calls, "it plays")
+    await pipeline.aclose(drain_s=scaled_s(20))
+    assert await playing == [0, 1, 2, 3, 4]
+    assert [code.closed for code in codes.values()] == [["finishes"]] * 3
+
+
+async def test_a_stop_without_a_drain_ends_whoever_waits() -> None:
+    """They get no output, and no error either."""
+    code = Code("b")
+    pipeline = Pipeline(one_stage(), {"only": LocalActor(code)})
+    pipeline.start()
+    pipeline.open("a")
+    waiting = asyncio.create_task(pipeline.next_output("a"))
+    await pipeline.aclose()
+    assert await waiting is None
+    assert code.closed == ["a"]
+
+
+async def test_a_stop_tries_everything_before_it_raises() -> None:
+    """The last stage can't be shut down; the first ones are, all the same."""
+
+    class Stubborn(Code):
+        def shutdown(self) -> None:
+            raise RuntimeError("not me")
+
+    codes = {**world_codes(), "decode": Stubborn("frames")}
+    pipeline = Pipeline(world_graph(), {name: LocalActor(code) for name, code in codes.items()})
+    pipeline.start()
+    pipeline.open("a")
+    with pytest.raises(StageFailed, match="'decode' failed: RuntimeError: not me"):
+        await pipeline.aclose()
+    assert codes["encode"].shut_down
+    assert codes["denoise"].shut_down
+
+
+async def test_two_who_close_a_session_at_once_both_hear_when_it_is_gone() -> None:
+    """And the stages are asked once."""
+    codes = world_codes()
+    async with running(world_graph(), codes) as pipeline:
+        for _ in range(5):
+            pipeline.open("a")
+            pipeline.push("a", 0, {"prompt": "p", "control": 1})
+            closers = [asyncio.create_task(pipeline.close("a")) for _ in range(3)]
+            await asyncio.gather(*closers)
+            assert pipeline.metrics()["sessions"] == 0
+        assert codes["denoise"].closed == ["a"] * 5
+
+
+async def test_a_caller_who_gives_up_closing_doesnt_stop_the_cleanup() -> None:
+    """The stages let go all the same."""
+    gate = Gate()
+    code = Code("b", run=gate)
+    async with running(one_stage(), {"only": code}) as pipeline:
+        pipeline.open("a")
+        pipeline.push("a", 0, {"a": 1})
+        await wait_until(gate.entered.is_set, "the stage is at work")
+        closing = asyncio.create_task(pipeline.close("a"))
+        await wait_until(lambda: pipeline.session_metrics("a")["phase"] == "closing", "it closes")
+        closing.cancel()
+        gate.open.set()
+        await wait_until(lambda: code.closed == ["a"], "it was let go")
+        await pipeline.close("a")
+
+
+async def test_pushing_waits_for_room_and_ends_with_the_session() -> None:
+    """Nobody takes outputs, so room never comes; a cancel wakes the pusher."""
+    async with running(one_stage(), {"only": Code("b")}) as pipeline:
+        pipeline.open("a")
+        for sequence in range(8):
+            assert await pipeline.push_when_room("a", sequence, {"a": 1})
+        pushing = asyncio.create_task(pipeline.push_when_room("a", 8, {"a": 1}))
+        await wait_until(lambda: not pipeline.session_metrics("a")["in_flight"], "it rests")
+        assert not pushing.done()
+        pipeline.cancel("a")
+        assert await pushing is False
