@@ -12,11 +12,12 @@ import os
 import sys
 from importlib.metadata import version
 
-from gpu_node.agent import EXIT_MISTAKE, Agent, AgentParts
+from gpu_node.agent import EXIT_MISTAKE, EXIT_SUPERSEDED, Agent, AgentParts
+from gpu_node.fleet import Fleet, gpus_of_nodes, members_of
 from gpu_node.heartbeat import NodeLease
 from gpu_node.kept_name import hold_kept_name
 from gpu_node.livekit_room import LiveKitRooms
-from gpu_node.settings import NodeSettings, remove_proxy_variables
+from gpu_node.settings import NodeSettings, choose_gpus, remove_proxy_variables
 from gpu_node.watchdog import kill_this_process
 from shared.clock import SystemClock
 from shared.errors import ServiceLoadFailed, StartupError
@@ -36,12 +37,27 @@ def main() -> int:
             hold_kept_name(settings.data_dir)
         remove_proxy_variables()
         set_up_logs()
+        if settings.num_workers > 1:
+            return asyncio.run(_run_fleet(settings))
+        if (gpus := gpus_of_nodes(settings)[0]) is not None:
+            choose_gpus(gpus)
         return asyncio.run(_run(settings))
     except (StartupError, ServiceLoadFailed) as error:
         sys.stderr.write(f"greenroom node: {error}\n")
         if advice := getattr(error, "try_", None):
             sys.stderr.write(f"Try: {advice}\n")
         return EXIT_MISTAKE
+
+
+async def _run_fleet(settings: NodeSettings) -> int:
+    signals = StopSignals()
+    signals.install()
+    fleet = Fleet(
+        members_of(settings),
+        refusals=frozenset((EXIT_MISTAKE, EXIT_SUPERSEDED)),
+        drain_grace_s=settings.drain_grace_s,
+    )
+    return await fleet.run(signals.asked, in_haste=lambda: signals.interrupted)
 
 
 async def _run(settings: NodeSettings) -> int:

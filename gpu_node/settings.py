@@ -6,15 +6,24 @@ Options of a node on top of those it shares with replicas; read once, in ``gpu_n
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from gpu_node.gpu_groups import parse_gpu_map
 from gpu_node.services.validation import Level
 from shared.errors import InvalidName
 from shared.ids import check_node_id, new_node_id
-from shared.settings import ENV_PREFIX, TELEFUSER_PREFIX, SharedSettings, env_names, kept
+from shared.settings import (
+    ENV_PREFIX,
+    TELEFUSER_PREFIX,
+    SharedSettings,
+    child_environment,
+    env_names,
+    kept,
+)
 
 _PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy"))
 
@@ -162,6 +171,13 @@ class NodeSettings(SharedSettings):
             raise ValueError("must be auto or a number from 1 to 64")
         return limit
 
+    @field_validator("worker_gpu_map")
+    @classmethod
+    def _readable_map(cls, gpu_map: str) -> str:
+        if gpu_map:
+            parse_gpu_map(gpu_map)
+        return gpu_map
+
     @field_validator("pool")
     @classmethod
     def _one_pool(cls, pool: str) -> str:
@@ -194,6 +210,25 @@ def service_environment() -> dict[str, str]:
     """
     ours = (ENV_PREFIX, TELEFUSER_PREFIX)
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+def usable_gpus() -> list[str] | None:
+    """Return the GPUs that can be given to nodes: those chosen by name, else the machine's own."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return visible_gpus()
+    found = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
+    return sorted(found, key=int) or None
+
+
+def choose_gpus(gpus: Sequence[str]) -> None:
+    """Let this process, and what it loads from now on, see these GPUs alone."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+
+
+def member_environment(values: Mapping[str, object], gpus: Sequence[str] | None) -> dict[str, str]:
+    """Return the environment of one node of several: *values* by field, its own GPUs."""
+    chosen = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+    return {**child_environment(values), **chosen}
 
 
 def visible_gpus() -> list[str] | None:
