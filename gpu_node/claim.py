@@ -146,6 +146,10 @@ class Claim:
             with contextlib.suppress(StoreUnavailable):
                 await self._registry.note_first_frame(owner)
 
+    async def credit(self, lost_s: float) -> None:
+        """Put the session's limit off by what losses of its room have taken here, in all."""
+        await self._ask(lambda owner: self._registry.credit(owner, lost_s), is_fenced=_says_fenced)
+
     async def end(self, reason: Reason, error: str | None) -> bool:
         """Confirm that nothing is left of the session; False if it was somebody else's."""
         word = await self._ask(

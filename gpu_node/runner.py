@@ -344,6 +344,13 @@ class Runner:
         metrics.first_frame(self._backstage.clock.monotonic_s() - self._accepted_at_s)
         self._log.info("first_frame")
         self._aside("note first frame", self._claim.note_first_frame())
+        stage = self._holdings.stage
+        if stage is not None and stage.lost_s > 0:
+            self._aside("credit", self._credit(stage.lost_s))
+
+    async def _credit(self, lost_s: float) -> None:
+        await self._claim.credit(lost_s)
+        await until_available(self._bundle.pack)  # or a session that is brought back loses it
 
     def _aside(self, what: str, work: Coroutine[Any, Any, object]) -> None:
         self._asides.start(f"{what} {self.assignment.session_id}", work)

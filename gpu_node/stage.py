@@ -99,6 +99,10 @@ class Stage:
         self._controller_here = asyncio.Event()
         self._joined_at_s = 0.0
         self._trouble_since_s: float | None = None
+        self._unplayed_since_s: float | None = None
+        """When the room was lost in the middle of the play, until a frame leaves again."""
+        self.lost_s = 0.0
+        """Seconds of play that losses of the room have taken, in all."""
         self._losses = 0
         self._outbox: deque[Status] = deque(maxlen=_KEPT_STATUSES)
         self._filled = asyncio.Event()
@@ -172,6 +176,9 @@ class Stage:
         self._room.capture(frame, frame_id)
         if self.first_frame_id is None:
             self.first_frame_id = frame_id
+            if self._unplayed_since_s is not None:
+                self.lost_s += self._backstage.clock.monotonic_s() - self._unplayed_since_s
+                self._unplayed_since_s = None
             self.say(self._status.first_frame(frame_id))
             self._events.on_first_frame()
 
@@ -321,6 +328,8 @@ class Stage:
         self._joined = False
         self._see(Presence(connected=False, controller=False, participants=0))
         now_s = self._backstage.clock.monotonic_s()
+        if self.first_frame_id is not None and self._unplayed_since_s is None:
+            self._unplayed_since_s = now_s
         if self._trouble_since_s is None or now_s - self._joined_at_s > _SETTLED_S:
             self._trouble_since_s, self._losses = now_s, 0
         self._losses += 1

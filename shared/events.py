@@ -26,8 +26,8 @@ class Event:
 
     id: str
     what: str
-    """A session's new state, queued, returned, adopted (why: its state), rebased, first_frame or
-    ended; or node_<what>."""
+    """A session's new state, queued, returned, adopted (why: its state), rebased, first_frame,
+    credited (why: milliseconds) or ended; or node_<what>."""
     at_ms: int
     session_id: str = ""
     ticket: int | None = None

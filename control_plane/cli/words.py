@@ -95,6 +95,7 @@ _EVENTS = {
     "starting_pipeline": "the controller is there; the world is being made",
     "running": "the world runs",
     "first_frame": "the first frame was played",
+    "credited": "its time was put off by what a failure took",
     "returned": "back in line with its old ticket, away from {node}: {returned}",
     "adopted": "{node} brought it back after the registry had lost it (epoch {epoch})",
     "rebased": "goes on under epoch {epoch}: a higher one was met in its room",

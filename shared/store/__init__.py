@@ -47,6 +47,7 @@ class Registry:
         self.advance = sessions.advance
         self.bundle = sessions.bundle
         self.left_s = sessions.left_s
+        self.credit = sessions.credit
         self.adopt = sessions.adopt
         self.rebase = sessions.rebase
         self.give_back = sessions.give_back

@@ -24,6 +24,7 @@ from shared.store.connection import Connection
 
 GivenBack = Literal["returned", "ended", "fenced"]
 FirstFrame = Literal["noted", "already", "fenced"]
+Credited = Literal["credited", "already", "fenced"]
 EndConfirmed = Literal["ended", "already", "fenced"]
 
 
@@ -129,6 +130,21 @@ class Sessions:
             epoch=record.epoch,
             people=people,
         )
+
+    async def credit(self, owner: Owner, lost_s: float) -> Credited:
+        """Put the session's limit off by what a failure took while it stayed on its node.
+
+        Args:
+            owner: Who speaks.
+            lost_s: The sum since the session came to the node; a repeat changes nothing.
+        """
+        word, _ = await self._connection.call(
+            "credit_session",
+            pool_of(owner.session_id),
+            **_named(owner),
+            lost_ms=round(lost_s * 1000),
+        )
+        return cast("Credited", word)
 
     async def bundle(self, session_id: str) -> str | None:
         """Return what a node must keep to bring the session back (R14); None if it is unknown."""

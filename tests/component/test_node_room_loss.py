@@ -85,6 +85,31 @@ async def test_the_seconds_without_a_room_are_the_user_s_own(
         assert int(str(raw_redis.hget(record, "left"))) >= 1_800_000 - played_s * 1000 - 500
 
 
+async def test_the_seconds_of_a_room_that_was_lost_and_found_are_given_back(
+    redis_url: str, registry: Registry, raw_redis: RawRedis
+) -> None:
+    """The session stays on its node; its time is up later by what its person didn't see."""
+    async with running_node(redis_url, registry) as node:
+        session_id, alice = await node.play()
+        ends_at_s = (await registry.read(session_id)).expires_at_s
+        assert ends_at_s is not None
+        node.venue.reachable = False
+        node.venue.stage(session_id).cut()
+        seen, lost_at_s = len(alice.frames), time.monotonic()
+        await wait_until(lambda: time.monotonic() - lost_at_s > 1.0, "a second is lost")
+        node.venue.reachable = True
+        await wait_until(lambda: len(alice.frames) > seen, "it plays on", timeout_s=10)
+        lost_s = time.monotonic() - lost_at_s
+
+        async def later() -> bool:
+            now_at_s = (await registry.read(session_id)).expires_at_s
+            return now_at_s is not None and now_at_s > ends_at_s + 0.9
+
+        await wait_until(later, "its end is put off")
+        record = f"gr:{{default}}:s:{session_id}"
+        assert 900 < int(str(raw_redis.hget(record, "credited"))) <= lost_s * 1000 + 50
+
+
 async def test_a_room_that_cant_be_joined_gives_the_session_back(
     redis_url: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,6 +173,8 @@ CASES = (
     Case("begin to play", "advance_session", "moved", 29,
          accepted("i", "running", "starting_pipeline")),
     Case("play a first frame", "note_first_frame", "noted", 14, lambda w: w.owner("a")),
+    Case("give back lost seconds", "credit_session", "credited", 18,
+         lambda w: w.owner("a") | {"lost_ms": 700}),
     Case("end, the next steps up", "end_session", "ended", 72, lambda w: w.owner("a") | DONE),
     Case("give back, the next steps up", "give_back", "returned", 75,
          lambda w: w.owner("a") | GIVEN),

@@ -106,8 +106,8 @@ MUTANTS = (
     Mutant(
         name="epoch before a rebase good for ever",
         file="include/ending",
-        piece=", 'participants', 'rebased')",
-        instead=", 'participants')",
+        piece=", 'participants', 'rebased', 'credited')",
+        instead=", 'participants', 'credited')",
         harm="Leftovers of an earlier assignment are taken for the present one.",
     ),
     Mutant(

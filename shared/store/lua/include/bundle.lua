@@ -1,7 +1,7 @@
 -- What a node keeps of a session to bring it back (R14): what was asked and granted, never what is being
 -- done.
 local KEPT = {'ticket', 'created', 'attempt', 'counts', 'mates', 'admitted', 'idem', 'idh', 'started',
-  'left',  'd_queued', 'd_assigned', 'd_joining', 'd_controller', 'd_room_empty', 'd_starting', 'd_session',
+  'left', 'credited', 'd_queued', 'd_assigned', 'd_joining', 'd_controller', 'd_room_empty', 'd_starting', 'd_session',
   'd_draining'}
 
 local function pack(sid)

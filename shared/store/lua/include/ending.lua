@@ -86,7 +86,7 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
     news[#news + 1] = with_one_more(counts, weight)
   end
   redis.call('HSET', record, unpack(news))
-  redis.call('HDEL', record, 'acked', 'connected', 'controller', 'participants', 'rebased')
+  redis.call('HDEL', record, 'acked', 'connected', 'controller', 'participants', 'rebased', 'credited')
   set_deadlines(sid, {assigned = false, joining = false, controller = false, room_empty = false,
     starting = false, session = false, queued = due(s[6])})
   redis.call('ZADD', key('q'), s[4], sid)
