@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from tests.support.livekit_server import LiveKitServer, running_livekit
 from tests.support.node_process import NodeProcess, node_process
 from tests.support.redis_server import POOL
 from tests.support.wait import wait_until
+from tests.support.worker_child import worker_pids
 
 LONG_S = 30.0
 
@@ -194,6 +197,33 @@ async def test_a_killed_nodes_session_plays_on_for_the_same_person(
     second.terminate()
     code, _, err = await second.ended()
     assert (code, err) == (0, "")
+
+
+async def test_a_model_that_dies_costs_a_moment_and_nothing_else(
+    livekit_server: LiveKitServer,
+    redis_url: str,
+    registry: Registry,
+    tmp_path: Path,
+    visit: Visit,
+) -> None:
+    """The demo world in a child that is killed: same node, same connection, frames again."""
+    options = media(livekit_server, WORKER_MODE="process")
+    async with node_process(redis_url, registry, tmp_path, **options) as node:
+        await visit.open()
+        alice = await visit.enter()
+        await wait_until(lambda: len(alice.frames) > 3, "frames", timeout_s=LONG_S)
+        before = await registry.read(visit.session_id)
+        (pid,) = worker_pids(node._process.pid)
+        os.kill(pid, signal.SIGKILL)
+
+        async def plays_again() -> bool:
+            return _epoch_of(alice.frames[-1].worker) > before.epoch
+
+        await wait_until(plays_again, "the next child's frames", timeout_s=LONG_S)
+        await wait_until(lambda: alice.of_type("resumed"), "the resumption is told")
+        after = await registry.read(visit.session_id)
+        assert (after.node_id, after.attempt) == (before.node_id, 2)
+        assert worker_pids(node._process.pid) not in ([], [pid])
 
 
 async def test_a_frozen_node_that_wakes_is_never_seen_again(
