@@ -1,8 +1,8 @@
 """How is each fault of a plan done to the fleet?
 
-Faults on one process wait for each other, and so do those on one network way; a process and its
-network may be hurt at the same time. What was done is noted with both clocks, for the figures and
-for judging what a lost tail excuses.
+Faults on one process wait for each other, and so do those on one network way or one clock; a
+process, its network and its clock may be hurt at the same time. What was done is noted with both
+clocks, for the figures and for judging what a lost tail excuses.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ from scripts.chaos_run.schedule import REDIS, Fault, Kind
 _ON_PROCESSES = frozenset(
     (Kind.KILL, Kind.TERM, Kind.FREEZE, Kind.LOSE_TAIL, Kind.EMPTY, Kind.FORGET_SCRIPTS)
 )
+
+
+def _part(kind: Kind) -> str:
+    """Return which part of its target a fault hurts, one at a time."""
+    if kind is Kind.SKEW:
+        return "clock"
+    return "process" if kind in _ON_PROCESSES else "way"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +54,7 @@ class Faults:
     def __init__(self, fleet: Fleet, seed: int) -> None:
         self._fleet = fleet
         self._chance = random.Random(f"tail {seed}")  # noqa: S311 - it must repeat
-        self._locks: defaultdict[tuple[str, bool], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self.done: list[Done] = []
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
@@ -59,7 +66,7 @@ class Faults:
 
     async def _do_at(self, fault: Fault, due_s: float) -> None:
         await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-        async with self._locks[fault.target, fault.kind in _ON_PROCESSES]:
+        async with self._locks[fault.target, _part(fault.kind)]:
             began_s, began_ms = time.monotonic(), _wall_ms()
             lost = await self._do(fault)
             self.done.append(
@@ -84,6 +91,10 @@ class Faults:
                 member.freeze()
                 await asyncio.sleep(fault.for_s)
                 member.thaw()
+            case Kind.SKEW:
+                self._fleet.clocks[fault.target].set_s(fault.ahead_s)
+                await asyncio.sleep(fault.for_s)
+                self._fleet.clocks[fault.target].set_s(0.0)
             case Kind.EMPTY:
                 await asyncio.to_thread(_empty, self._fleet.redis_url)
             case Kind.FORGET_SCRIPTS:

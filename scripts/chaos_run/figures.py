@@ -92,7 +92,8 @@ def figures(events: Sequence[Event], done: Iterable[Done]) -> Figures:
 def _provoked(event: Event, faults: Iterable[Done]) -> bool:
     """Tell whether something was done to the node, or to the data, shortly before."""
     return any(
-        (fault.target in (event.node_id, VENUE) or fault.lost_s > 0)
+        fault.kind is not Kind.SKEW  # nothing may depend on a node's wall clock
+        and (fault.target in (event.node_id, VENUE) or fault.lost_s > 0)
         and fault.began_at_ms <= event.at_ms <= fault.ended_at_ms + _AROUND_MS
         for fault in faults
     )

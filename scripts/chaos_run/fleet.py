@@ -27,7 +27,8 @@ from shared.states import NodeState
 from shared.store import Registry
 from shared.store.scripts import load
 from tests.support import synthetic_service
-from tests.support.fake_node import VENUE_VARIABLE
+from tests.support.fake_node import CLOCK_VARIABLE, VENUE_VARIABLE
+from tests.support.stepped_clock import StepLever
 from tests.support.wait import scaled_s
 
 SLOTS = 2
@@ -84,6 +85,7 @@ class Fleet:
             )
             for name in (*NODES, *REPLICAS)
         }
+        self.clocks = {name: StepLever(folder / name / "clock") for name in NODES}
         self.members: dict[str, Member] = {}
         self._watch: asyncio.Task[None] | None = None
 
@@ -122,6 +124,8 @@ class Fleet:
         self.venue.recover()
         for proxy in self.proxies.values():
             proxy.heal()
+        for clock in self.clocks.values():
+            clock.set_s(0.0)
         for member in self.members.values():
             member.thaw()
             await member.start()
@@ -179,7 +183,10 @@ class Fleet:
             name,
             self._settings(name, _NODE),
             module="tests.support.fake_node",
-            more={VENUE_VARIABLE: str(self.venue.workers_port)},
+            more={
+                VENUE_VARIABLE: str(self.venue.workers_port),
+                CLOCK_VARIABLE: str(self.clocks[name].path),
+            },
         )
 
     def _settings(self, name: str, values: Mapping[str, object]) -> dict[str, object]:

@@ -100,6 +100,8 @@ async def play(fleet: Fleet, plan: Plan, *, with_commands: bool = False) -> Play
     found.untrue.extend(untrue)
     found.surprises.extend(f"{name} doesn't come back" for name in away)
     found.surprises.extend(_surprises(fleet, plan, visits))
+    if not _has_poison(plan):  # it kills nodes that the plan doesn't name
+        found.surprises.extend(verdict.moved_by_clocks(seen.events, faults.done))
     return Played(
         plan=plan,
         verdict=found,
@@ -115,9 +117,13 @@ async def play(fleet: Fleet, plan: Plan, *, with_commands: bool = False) -> Play
 
 def _figures(plan: Plan, seen: _Seen, done: list[Done]) -> Figures:
     found = figures(seen.events, done)
-    if any(guest.is_poison for guest in plan.guests):
-        found.unprovoked.clear()  # it killed nodes that the plan doesn't name
+    if _has_poison(plan):
+        found.unprovoked.clear()
     return found
+
+
+def _has_poison(plan: Plan) -> bool:
+    return any(guest.is_poison for guest in plan.guests)
 
 
 async def _settle(registry: Registry, fleet: Fleet, coming: list[asyncio.Task[None]]) -> None:
@@ -192,7 +198,7 @@ def _untrue(seen: _Seen, done: list[Done]) -> Iterator[str]:
 
 
 def _surprises(fleet: Fleet, plan: Plan, visits: list[Visit]) -> Iterator[str]:
-    has_poison = any(guest.is_poison for guest in plan.guests)
+    has_poison = _has_poison(plan)
     for one in fleet.take_surprises():
         if not (one.killed and has_poison):
             yield f"{one.name} {one.what}: {one.tail[-3:]}"

@@ -1,7 +1,7 @@
 """What may happen in a chaos run: who comes, and what breaks?
 
-Pure words and numbers. Times are seconds from the beginning of the seed. Clock skew isn't among the
-faults: real processes share the machine's clock. The model test moves clocks.
+Pure words and numbers. Times are seconds from the beginning of the seed. Clocks that step are those
+of nodes; Redis's own clock is stepped by the model test.
 """
 
 from __future__ import annotations
@@ -52,10 +52,13 @@ class Kind(StrEnum):
     """Redis forgets everything."""
     FORGET_SCRIPTS = "forget_scripts"
     """Redis forgets its scripts and resets all connections, those of subscribers, too."""
+    SKEW = "skew"
+    """A node's wall clock steps, and later steps back."""
     MEDIA_OUT = "media_out"
     """The media server is away: all workers lose their rooms, nobody joins."""
 
 
+SKEWS_S = (3600.0, -3600.0, 4.5)
 NETWORK = (Kind.CUT, Kind.BLACK_HOLE, Kind.DELAY, Kind.DROP_REPLIES, Kind.DOUBLE)
 
 
@@ -69,6 +72,8 @@ class Fault:
     for_s: float
     lost_s: float = 0.0
     """How much of Redis's latest history is gone afterwards."""
+    ahead_s: float = 0.0
+    """How far a clock is ahead meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

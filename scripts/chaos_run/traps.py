@@ -16,6 +16,7 @@ from scripts.chaos_run.schedule import (
     NODES,
     REDIS,
     REPLICAS,
+    SKEWS_S,
     VENUE,
     Fault,
     Kind,
@@ -33,8 +34,8 @@ def _lasting(chance: random.Random, least_s: float, most_s: float) -> float:
 def any_fault(chance: random.Random) -> Fault:
     """Return one fault of any kind, at any time while guests come."""
     make = chance.choices(
-        (_kill_node, _freeze_node, _term_node, _hurt_replica, _hurt_redis, _hurt_network),
-        weights=(3, 2, 2, 2, 2, 5),
+        (_kill_node, _freeze_node, _term_node, _skew, _hurt_replica, _hurt_redis, _hurt_network),
+        weights=(3, 2, 2, 2, 2, 2, 5),
     )[0]
     return make(chance)
 
@@ -52,6 +53,15 @@ def _freeze_node(chance: random.Random) -> Fault:
 def _term_node(chance: random.Random) -> Fault:
     for_s = _lasting(chance, 0.0, 1.0)
     return Fault(at_s=_at(chance), kind=Kind.TERM, target=chance.choice(NODES), for_s=for_s)
+
+
+def _skew(chance: random.Random) -> Fault:
+    return _skewed(chance, chance.choice(NODES), at_s=_at(chance), for_s=_lasting(chance, 0.5, 8.0))
+
+
+def _skewed(chance: random.Random, target: str, *, at_s: float, for_s: float) -> Fault:
+    ahead_s = chance.choice(SKEWS_S)
+    return Fault(at_s=at_s, kind=Kind.SKEW, target=target, for_s=for_s, ahead_s=ahead_s)
 
 
 def _hurt_replica(chance: random.Random) -> Fault:
@@ -194,6 +204,22 @@ def _everywhere(kind: Kind) -> Callable[[random.Random], list[Fault]]:
     return faults
 
 
+def _clocks_step(chance: random.Random) -> list[Fault]:
+    """One node's clock is wrong all along, others' step again and again; one dies, one freezes."""
+    wrong, *stepping = chance.sample(NODES, 3)
+    steps = [
+        _skewed(chance, node, at_s=0.5 + 2.0 * number, for_s=_lasting(chance, 0.5, 1.5))
+        for node in stepping
+        for number in range(4)
+    ]
+    return [
+        _skewed(chance, wrong, at_s=0.0, for_s=ARRIVALS_S + 2 * NODE_TTL_S),
+        *steps,
+        _kill_node(chance),
+        _freeze_node(chance),
+    ]
+
+
 def _storm(chance: random.Random) -> list[Fault]:
     return [any_fault(chance) for _ in range(10)]
 
@@ -217,4 +243,5 @@ TRAPS: dict[str, Callable[[random.Random], list[Fault]]] = {
     "everything_twice": _everywhere(Kind.DOUBLE),
     "everything_late": _everywhere(Kind.DELAY),
     "replies_lost_everywhere": _everywhere(Kind.DROP_REPLIES),
+    "clocks_step": _clocks_step,
 }

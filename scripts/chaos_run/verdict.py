@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from scripts.chaos_run.faults import Done
 from scripts.chaos_run.guests import Visit
-from scripts.chaos_run.schedule import NODE_TTL_S
+from scripts.chaos_run.schedule import NODE_TTL_S, REDIS, VENUE, Kind
 from scripts.chaos_run.venue import Frame
 from shared.events import Event
 from shared.states import ENDED_STATES, SessionState
@@ -35,6 +35,7 @@ _JUST = frozenset(
     )
 )
 _LATE_MS = 500
+_AROUND_MS = round(1000 * (NODE_TTL_S + 3.0))
 _WAITS = frozenset(("queued", "returned"))
 
 
@@ -215,6 +216,22 @@ def unjust(visits: Iterable[Visit], events: Iterable[Event]) -> Iterator[str]:
         is_late = knew_ms - joined_ms.get(session_id, math.inf) >= _LATE_MS
         if not is_late and knew_ms < ended_ms.get(session_id, math.inf):
             yield f"{guest.name} was there and {session_id} ended: {visit.end}"
+
+
+def moved_by_clocks(events: Iterable[Event], done: Iterable[Done]) -> Iterator[str]:
+    """Find sessions that left a node whose clock stepped, and to which nothing else was done."""
+    faults = list(done)
+    for event in events:
+        if event.what != "returned":
+            continue
+        near = [
+            fault
+            for fault in faults
+            if fault.target in (event.node_id, REDIS, VENUE)
+            and fault.began_at_ms <= event.at_ms <= fault.ended_at_ms + _AROUND_MS
+        ]
+        if near and all(fault.kind is Kind.SKEW for fault in near):
+            yield f"{event.node_id} lost {event.session_id} ({event.why}) as its clock stepped"
 
 
 def _to_wall_ms() -> float:

@@ -1,7 +1,8 @@
 """What does a node's process do in a chaos run?
 
 ``python -m tests.support.fake_node``: all of a real node, started and stopped as one, except that
-its rooms are those of a `RemoteVenue` (its port in GREENROOM_TEST_VENUE).
+its rooms are those of a `RemoteVenue` (its port in GREENROOM_TEST_VENUE), and that its wall clock
+is as wrong as the file says that GREENROOM_TEST_CLOCK names, if it does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from gpu_node.agent import EXIT_MISTAKE, Agent, AgentParts
 from gpu_node.heartbeat import NodeLease
@@ -21,12 +23,16 @@ from shared.rooms.admin import RoomAdmin
 from shared.settings import load
 from shared.store import BeatLink, Registry
 from tests.support.remote_room import RemoteVenue
+from tests.support.stepped_clock import deceive
 
 VENUE_VARIABLE = "GREENROOM_TEST_VENUE"
+CLOCK_VARIABLE = "GREENROOM_TEST_CLOCK"
 
 
 def main() -> int:
     """Run one node and return its exit code."""
+    if clock := os.environ.get(CLOCK_VARIABLE):
+        deceive(Path(clock))
     try:
         settings = load(NodeSettings)
         remove_proxy_variables()
