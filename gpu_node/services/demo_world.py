@@ -13,7 +13,9 @@ whose methods are the whole contract:
 =====================  ============================================================================
 
 ``has_session`` and ``configure_session_capacity`` are optional. All sessions share one event loop,
-so drawing goes to a thread, and each chunk is drawn shortly before it is due: then the newest
+so drawing goes to a thread. They share one brush as well: ``execution_lease`` asks the node to let
+one of them draw at a time, and ``execution_lease_max_chunks`` to hand the brush on after each
+chunk, so that all players move. A chunk is asked for shortly before it is due; so the newest
 controls are in it. The world itself is in the files beside this one: ``demo_world_town.py`` makes a
 place from a prompt, ``demo_world_walk.py`` moves a player in it, ``demo_world_view.py`` draws it,
 ``demo_world_sound.py`` lets it be heard.
@@ -31,7 +33,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -46,8 +48,6 @@ DEFAULT_CAPACITY = 4
 DEFAULT_PROMPT = "A town at dusk"
 HELD_KEY_S = 3.0
 """A held key counts this long after it was last named; pages name theirs once a second."""
-LEAD_S = 0.12
-"""How long before a chunk is due its drawing begins: four sessions may want to draw at once."""
 PLACES_KEPT = 8
 
 MAX_IMAGE_BYTES = 10 * 2**20
@@ -127,12 +127,11 @@ class Session:
 class DemoWorld:
     """The service: any number of prompts, a few players, one brush."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._clock, self._sleep = clock, sleep
+    execution_lease = "node"
+    execution_lease_max_chunks = 1
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._capacity = DEFAULT_CAPACITY
         self._sessions: dict[str, Session] = {}
         self._brush = threading.Lock()
@@ -185,13 +184,13 @@ class DemoWorld:
             session.stopped = True
 
     async def pull_chunks(self, session_id: str) -> AsyncIterator[dict[str, Any]]:
-        """Yield four frames at a time, each chunk a moment before it is due, until the stop."""
+        """Yield four frames each time it's asked, with what is held by then, until the stop."""
         session = self._sessions.get(session_id)
         if session is None:
             return
-        index, chunk_s, due_s = 0, CHUNK_FRAMES / session.fps, self._clock()
+        index, chunk_s = 0, CHUNK_FRAMES / session.fps
         prompt, walker, heard = "", None, None
-        while await self._wait(session, due_s - min(LEAD_S, chunk_s)):
+        while not session.stopped:
             if walker is None or prompt != session.prompt:
                 prompt = session.prompt
                 walker = walk.Walker(await asyncio.to_thread(self._place, prompt, session.picture))
@@ -202,18 +201,10 @@ class DemoWorld:
             chunk = await asyncio.to_thread(self._draw, session, walker, index)
             yield chunk | _heard(heard, walker, chunk_s)
             index += 1
-            # Whoever takes a chunk late gets the next one at once, but never a burst of them.
-            due_s = max(due_s + chunk_s, self._clock())
         yield {"type": "done", "index": index, "timestamp": time.time()}
 
-    async def _wait(self, session: Session, until_s: float) -> bool:
-        """Wait until then, at most until the session is stopped; return whether it goes on."""
-        while not session.stopped and (rest_s := until_s - self._clock()) > 0:
-            await self._sleep(min(rest_s, 0.1))
-        return not session.stopped
-
     def _draw(self, session: Session, walker: Any, index: int) -> dict[str, Any]:
-        """Draw one chunk, in a thread; only one at a time may hold the brush."""
+        """Draw one chunk, in a thread. The lock is for hosts that don't know the lease."""
         frames, controls = [], []
         with self._brush:
             for _ in range(CHUNK_FRAMES):
