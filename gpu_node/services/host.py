@@ -98,6 +98,8 @@ class ServiceHost:
             self._service.start,
             explained(self._loaded.path, f"start() in {name} failed"),
         )
+        # A service may know only now how quick its model is on this machine.
+        self._turns = turns_for(self._service, name)
         await in_thread("service-settle", settle)
 
     async def capacity(self, wanted: int | None) -> Capacity:

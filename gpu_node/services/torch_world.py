@@ -175,6 +175,8 @@ class TorchWorld:
 
     warm_up = True
     """It makes a frame for a session of the node's own, or isn't ready."""
+    execution_lease_max_chunks = 1
+    """If there is a lease: all players move, with a whole chunk each time."""
 
     def __init__(
         self, device: str | None = None, clock: Callable[[], float] = time.monotonic
@@ -185,6 +187,7 @@ class TorchWorld:
         self._free: list[int] = [0]
         self._lock = threading.Lock()
         """Guards `_free`: slots are taken on the service loop and come back in other threads."""
+        self.turns_above = TURNS_ABOVE
         self.execution_lease: str | None = None
         self._profile: dict[str, Any] | None = None
 
@@ -205,7 +208,7 @@ class TorchWorld:
             step_limit_s=STEP_LIMIT_S,
         )
         self.chunk_s = min(self._timed_chunk() for _ in range(3))
-        if needs_turns(self.chunk_s, CHUNK_FRAMES / DEFAULT_FPS):
+        if self.chunk_s > self.turns_above * CHUNK_FRAMES / DEFAULT_FPS:
             self.execution_lease = "node"
         self._pipeline.start()
 
@@ -347,8 +350,3 @@ class TorchWorld:
 def get_service(gpu_num: int = 1) -> TorchWorld:
     """What the loader calls; without a GPU of its own the node works on the processor."""
     return TorchWorld(device=None if gpu_num else "cpu")
-
-
-def needs_turns(chunk_work_s: float, chunk_media_s: float) -> bool:
-    """Whether two sessions on this device would be in each other's way."""
-    return chunk_work_s > TURNS_ABOVE * chunk_media_s

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from gpu_node.lease.turns import turns_for
 from gpu_node.orchestrator import Call
 from gpu_node.services import torch_world, torch_world_model
-from gpu_node.services.torch_world import TorchWorld, needs_turns
+from gpu_node.services.torch_world import TorchWorld
 from tests.support.wait import scaled_s
 
 Frames = list[np.ndarray[Any, Any]]
@@ -184,21 +185,18 @@ async def test_a_config_that_cannot_be_is_told_to_the_user(
         assert service.create_session({})
 
 
-def test_the_lease_is_asked_for_when_one_session_needs_most_of_the_device() -> None:
-    """Two that are quick enough play side by side instead."""
-    assert not needs_turns(0.1, 0.25)
-    assert needs_turns(0.2, 0.25)
-
-
-async def test_a_device_that_is_too_slow_for_two_declares_the_lease(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("above", "asked"), [(1e6, False), (0.0, True)])
+async def test_the_lease_is_asked_for_when_one_session_needs_most_of_the_device(
+    above: float, asked: bool
 ) -> None:
-    """Measured when the service starts."""
-    async with world() as quick:
-        assert quick.execution_lease in (None, "node")
-    monkeypatch.setattr(torch_world, "TURNS_ABOVE", 0.0)
-    async with world() as slow:
-        assert slow.execution_lease == "node"
+    """Measured at the start; two that are quick enough play side by side instead."""
+    service = TorchWorld()
+    service.turns_above = above
+    service.start()
+    turns = turns_for(service, "world")
+    await asyncio.to_thread(service.stop)
+    assert (turns is not None) is asked
+    assert turns is None or not turns.need_control
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
