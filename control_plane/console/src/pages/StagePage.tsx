@@ -31,8 +31,10 @@ export function StagePage({ player, view }: Props) {
     reachable: view.reachable,
     ending: view.ending,
     returnedS: since === undefined ? null : (performance.now() - since) / 1_000,
+    lease: view.lease,
+    shy: view.shy,
   });
-  const sign = signOf(record, picture);
+  const sign = signOf(record, picture, view.lease);
   const top = (
     <>
       <TopSign sign={sign} playedS={numbers.playedS} />

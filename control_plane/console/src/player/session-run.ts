@@ -25,6 +25,8 @@ import type { View } from "./view";
 
 /** A token in hand is used again for this long; an older one is renewed before joining. */
 const TOKEN_FRESH_MS = 300_000;
+/** A world that runs for so long without a picture may wait for the first key. */
+const SHY_AFTER_MS = 2_000;
 const SAVE_EVERY_MS = 5_000;
 const REJOIN_AFTER_MS = 400;
 /** While the event stream is open the record is read only to be sure. */
@@ -65,6 +67,7 @@ export class SessionRun {
   private endDueAt = Number.POSITIVE_INFINITY;
   private wasOnStage = false;
   private returnedAt: number | null = null;
+  private runsSince: number | null = null;
   private farthest = 0;
   private savedAt = 0;
 
@@ -301,8 +304,11 @@ export class SessionRun {
       this.savedAt = now;
       this.remember({ playedMs });
     }
+    if (this.record?.status !== "running" || !this.stage.joined) this.runsSince = null;
+    else this.runsSince ??= now;
     this.update({
       picture,
+      shy: picture === "none" && this.runsSince !== null && now - this.runsSince > SHY_AFTER_MS,
       numbers: {
         fps: Math.round(pulse.fps(now)),
         rttMs: this.roundTrip.ms === null ? null : Math.round(this.roundTrip.ms),

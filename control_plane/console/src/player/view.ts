@@ -65,6 +65,8 @@ export interface View {
   readonly movesAtMs: number | null;
   /** Whose turn it is on a shared model; null where sessions don't take turns. */
   readonly lease: Lease | null;
+  /** It runs for a while and has shown nothing yet. */
+  readonly shy: boolean;
   readonly final: Final | null;
 }
 
@@ -90,5 +92,6 @@ export const FRESH = {
   upAtMs: null,
   movesAtMs: null,
   lease: null,
+  shy: false,
   final: null,
 } satisfies Omit<View, "phase" | "entry">;

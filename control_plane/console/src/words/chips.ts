@@ -2,8 +2,8 @@
 
 import type { Lease } from "../stage/protocol";
 import { SHAPES, UNREACHABLE } from "./states";
-import { placeInLine } from "./place";
 import { spell } from "./time";
+import { turnOf } from "./turn";
 
 export interface Notes {
   readonly reachable: boolean;
@@ -21,17 +21,10 @@ export function chipsOf(notes: Notes): readonly string[] {
   const chips: string[] = [];
   if (!notes.reachable && !notes.covered) chips.push(`${attention} ${UNREACHABLE}`);
   const turn = turnOf(notes.lease);
-  if (turn !== null) chips.push(`${waiting} ${turn}`);
+  if (turn !== null && !notes.covered) chips.push(`${waiting} ${turn}`);
   if (notes.endsInS !== null) chips.push(`${attention} Your time is up in ${spell(notes.endsInS)}`);
   if (notes.movesInS !== null) {
     chips.push(`${attention} This stage closes in ${spell(notes.movesInS)}; you'll move to another`);
   }
   return chips;
-}
-
-function turnOf(lease: Lease | null): string | null {
-  if (lease === null || lease.state === "granted") return null;
-  if (lease.state === "parked") return "Others play; press a key for your turn";
-  if (lease.position === null) return "Your turn comes soon";
-  return `${placeInLine(lease.position)} for a turn`;
 }

@@ -1,8 +1,10 @@
 /** What is said over the picture while there's no live one? Null: nothing covers it. Pure. */
 
 import type { SessionRecord } from "../api/types";
+import type { Lease } from "../stage/protocol";
 import { youAre } from "./place";
 import { type Picture, RECONNECTING, statusWords, UNREACHABLE } from "./states";
+import { turnOf } from "./turn";
 
 const LOST = "Your stage was lost (the machine failed)";
 
@@ -19,6 +21,9 @@ export interface Situation {
   readonly ending: boolean;
   /** Seconds since the return to the line, null if the stage wasn't lost. */
   readonly returnedS: number | null;
+  readonly lease: Lease | null;
+  /** It runs for a while and has shown nothing: some worlds begin with the first key. */
+  readonly shy: boolean;
 }
 
 export function curtainOf(now: Situation): Curtain | null {
@@ -28,11 +33,16 @@ export function curtainOf(now: Situation): Curtain | null {
   }
   if (record.status === "queued") return inLine(now);
   if (record.status === "running") {
-    if (picture === "live") return null;
-    if (picture === "none") return starting("The world is starting", now);
+    const turn = turnOf(now.lease);
+    if (picture === "live" || (turn !== null && picture === "still")) return null;
+    if (picture === "none") return turn === null ? starting(beginning(now), now) : starting(turn, now);
     return starting(RECONNECTING, now);
   }
   return starting(statusWords(record), now);
+}
+
+function beginning({ shy }: Situation): string {
+  return shy ? "Press a key to begin" : "The world is starting";
 }
 
 function starting(words: string, now: Situation): Curtain {

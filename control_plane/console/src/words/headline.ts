@@ -12,7 +12,7 @@ export function headlineOf(view: View): string | null {
     case "waiting":
       return view.record === null ? "Finding your place…" : statusWords(view.record);
     case "stage":
-      return view.record === null ? null : signOf(view.record, view.picture).words;
+      return view.record === null ? null : signOf(view.record, view.picture, view.lease).words;
     case "ended":
       return view.final?.ending.title ?? null;
   }

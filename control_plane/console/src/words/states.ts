@@ -1,7 +1,9 @@
 /** Which word and which shape tells a person what is going on? Colour is never the only sign. */
 
 import type { SessionRecord, SessionStatus } from "../api/types";
+import type { Lease } from "../stage/protocol";
 import { placeInLine } from "./place";
+import { turnOf } from "./turn";
 
 export type Tone = "live" | "starting" | "waiting" | "ended" | "attention";
 
@@ -44,12 +46,13 @@ export function statusWords(record: SessionRecord): string {
 export type Picture = "none" | "live" | "still";
 
 /** The sign in the top bar. `running` without a real frame is still a start for the person. */
-export function signOf(record: SessionRecord, picture: Picture): Sign {
+export function signOf(record: SessionRecord, picture: Picture, lease: Lease | null = null): Sign {
   switch (record.status) {
     case "queued":
       return { tone: "waiting", words: statusWords(record) };
     case "running":
       if (picture === "live") return { tone: "live", words: STATUS_WORDS.running };
+      if (turnOf(lease) !== null) return { tone: "waiting", words: "Waiting for a turn" };
       if (picture === "still") return { tone: "attention", words: RECONNECTING };
       return { tone: "starting", words: STATUS_WORDS.starting_pipeline };
     case "assigned":

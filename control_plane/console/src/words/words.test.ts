@@ -35,6 +35,8 @@ const situation = (status: SessionStatus, position: number | null = null) => ({
   reachable: true,
   ending: false,
   returnedS: null,
+  lease: null,
+  shy: false,
 });
 
 test("places are said as people say them", () => {
@@ -147,6 +149,14 @@ test("a viewer reads where the player is", () => {
   );
   expect(watchCurtain({ ...now, record: record("closed") })?.words).toBe("The show is over");
   expect(watchCurtain({ ...now, record: record("running"), picture: "live" })).toBeNull();
+});
+
+test("somebody who waits for a turn keeps the last picture and isn't reconnecting", () => {
+  const waits = { ...situation("running"), lease: { state: "queued", position: 1 } as const };
+  expect(curtainOf(waits)?.words).toBe("1st in line for a turn");
+  expect(curtainOf({ ...waits, picture: "still" })).toBeNull();
+  expect(signOf(record("running"), "still", waits.lease).words).toBe("Waiting for a turn");
+  expect(curtainOf({ ...situation("running"), shy: true })?.words).toBe("Press a key to begin");
 });
 
 test("what goes on beside the picture is said in small", () => {
