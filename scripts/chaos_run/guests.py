@@ -46,6 +46,9 @@ class Visit:
     accepted: list[tuple[str, float]] = field(default_factory=list)
     """Session and when a create call was answered (monotonic); more than one session only after
     Redis lost one."""
+    since_s: dict[str, float] = field(default_factory=dict)
+    """By session: from when on its guest looked after it. The answer to a second call counts only
+    as accepted: nobody reads it."""
     forgotten: list[tuple[str, float]] = field(default_factory=list)
     """Sessions that were accepted and answered with 404 later, and when."""
     end: str = ""
@@ -75,6 +78,7 @@ class Client:
         await asyncio.sleep(max(0.0, started_s + guest.at_s - time.monotonic()))
         while not visit.end:
             session_id = await self._create(visit)
+            visit.since_s.setdefault(session_id, time.monotonic())
             person = self._venue.enter(session_id, guest.name) if guest.shows_up else None
             stream = EventStream(self._http, self._any_address, session_id)
             following = self._spare.start("event stream", stream.run()) if guest.follows else None

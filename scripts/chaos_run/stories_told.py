@@ -3,7 +3,7 @@
 Each session's story, as the product makes it of the audit trail, is held against what was known
 from outside: the schedule as it really happened, the frames in the rooms, what the guest did and
 was told, and the session's own record. Each lie is one sentence. Where Redis lost its last writes
-the trail lost them, too: sessions from before such a moment are asked for their end alone.
+the trail lost them, too: nobody is asked for the truth about sessions from before such a moment.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ def lies(known: Known, events: Sequence[Event]) -> Iterator[str]:
     for visit in known.visits:
         for session_id in dict.fromkeys(name for name, _ in visit.accepted):
             told = story_of(session_id, events, now_ms=events[-1].at_ms)
-            found = list(_end(told, visit))
-            if told.steps and told.steps[0].at_ms > last_loss_ms:
+            found: list[str] = []
+            if not last_loss_ms or (told.complete and told.steps[0].at_ms > last_loss_ms):
                 found += _beginning(told)
+                found += _end(told, visit)
                 found += _players(told, frames[session_id])
                 found += _deaths(told, frames[session_id], known.done)
                 found += _causes(told, visit, known.done)
@@ -72,7 +73,7 @@ def _beginning(told: Story) -> Iterator[str]:
 def _end(told: Story, visit: Visit) -> Iterator[str]:
     """The end that the guest was told is the end of the story."""
     state, _, reason = visit.end.partition(" ")
-    is_last = visit.accepted[-1][0] == told.session_id
+    is_last = list(visit.since_s)[-1:] == [told.session_id]
     if not is_last or state not in ENDED_STATES or not told.steps:
         return
     ends = [Reason(step.why) for step in told.steps if step.what == "ended"]
@@ -160,8 +161,8 @@ def _near(step: Step, fault: Done, kind: Kind, target: str) -> bool:
 
 def _knew_late(told: Story, visit: Visit) -> bool:
     """For a while the guest didn't know of its session, as answers were lost: it wasn't there."""
-    knew_ms = next(at_s for name, at_s in visit.accepted if name == told.session_id) * 1000
-    return knew_ms + _to_wall_ms() - told.steps[0].at_ms > 1000
+    knew_s = visit.since_s.get(told.session_id)
+    return knew_s is None or 1000 * knew_s + _to_wall_ms() - told.steps[0].at_ms > 1000
 
 
 def _count(told: Story, attempt: int | None) -> Iterator[str]:

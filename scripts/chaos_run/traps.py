@@ -138,6 +138,12 @@ def _media_is_out(chance: random.Random) -> list[Fault]:
     return [Fault(at_s=_at(chance, until_s=3.0), kind=Kind.MEDIA_OUT, target=VENUE, for_s=for_s)]
 
 
+def _media_is_out_for_long(chance: random.Random) -> list[Fault]:
+    """A minute and a half, at the pace of these leases: beyond every limit but a session's own."""
+    for_s = _lasting(chance, 8.0, 9.0) * NODE_TTL_S
+    return [Fault(at_s=_at(chance, until_s=3.0), kind=Kind.MEDIA_OUT, target=VENUE, for_s=for_s)]
+
+
 def _most_nodes_die_at_once(chance: random.Random) -> list[Fault]:
     at_s = _at(chance)
     return [
@@ -244,4 +250,5 @@ TRAPS: dict[str, Callable[[random.Random], list[Fault]]] = {
     "everything_late": _everywhere(Kind.DELAY),
     "replies_lost_everywhere": _everywhere(Kind.DROP_REPLIES),
     "clocks_step": _clocks_step,
+    "media_is_out_for_long": _media_is_out_for_long,
 }

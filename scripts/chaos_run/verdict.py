@@ -211,8 +211,8 @@ def unjust(visits: Iterable[Visit], events: Iterable[Event]) -> Iterator[str]:
         left = guest.deletes_after_s is not None or guest.vanishes_after_s is not None
         if not guest.shows_up or left or not visit.end or visit.end in _JUST:
             continue
-        session_id, _ = visit.accepted[-1]
-        knew_ms = to_wall_ms + 1000 * next(at for name, at in visit.accepted if name == session_id)
+        session_id, since_s = list(visit.since_s.items())[-1]
+        knew_ms = to_wall_ms + 1000 * since_s
         is_late = knew_ms - joined_ms.get(session_id, math.inf) >= _LATE_MS
         if not is_late and knew_ms < ended_ms.get(session_id, math.inf):
             yield f"{guest.name} was there and {session_id} ended: {visit.end}"
