@@ -8,8 +8,9 @@ servers is asked about once per second.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import structlog
 
@@ -78,6 +79,22 @@ class Vitals:
         if isinstance(self._seen, StoreUnavailable):
             raise StoreUnavailable(why="no answer to the last look") from self._seen
         return self._seen
+
+    async def session_capacities(self) -> dict[str, dict[str, Any]]:
+        """Return by node how its service came to its number of sessions, where it says so.
+
+        Raises:
+            StoreUnavailable: Redis is out.
+        """
+        told: dict[str, dict[str, Any]] = {}
+        for seen in await self.snapshots():
+            names = [node.node_id for node in seen.nodes]
+            facts = await self._registry.inspection.look(seen.pool, nodes=names)
+            for node in facts.nodes:
+                profile = json.loads(node.record.get("session_capacity") or "null")
+                if isinstance(profile, dict):
+                    told[node.node_id] = profile
+        return told
 
     async def _take_snapshots(self) -> tuple[Snapshot, ...] | StoreUnavailable:
         try:

@@ -273,6 +273,7 @@ class Agent:
             pid=os.getpid(),
             release=self._parts.release,
             start_timeout_s=traits.start_timeout_s,
+            session_capacity=self.service.session_capacity,
         )
 
     def _on_reply(self, reply: BeatReply) -> None:

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -68,6 +69,7 @@ class ServiceLife:
         self._clock = clock
         self._progress = progress
         self._host: Host | None = None
+        self._session_capacity: dict[str, Any] | None = None
         self._closing = False
         self._lost_sessions: frozenset[str] = frozenset()
         """Those that were here when the last child died."""
@@ -85,6 +87,11 @@ class ServiceLife:
     def traits(self) -> ServiceTraits:
         """What the service declares of itself; the defaults before it is loaded."""
         return self._host.traits if self._host else ServiceTraits()
+
+    @property
+    def session_capacity(self) -> dict[str, Any] | None:
+        """How the service came to its number of sessions; None before, or if it doesn't say."""
+        return self._session_capacity
 
     @property
     def host(self) -> Host:
@@ -155,6 +162,7 @@ class ServiceLife:
             self._progress.last_line = lambda: words.line
             capacity = await self._step_by_step()
         capacity = _capped(capacity)
+        self._session_capacity = capacity.profile
         seconds = self._clock.monotonic_s() - started_s
         metrics.service_loaded(seconds)
         await on_loaded()

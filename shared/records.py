@@ -6,6 +6,7 @@ Unix seconds of the Redis server's clock, as the HTTP API gives them; durations 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
@@ -138,6 +139,8 @@ class NodeProfile:
     release: str
     start_timeout_s: float = 0.0
     """The service's own limit for starting a pipeline session; 0: the session's applies."""
+    session_capacity: Mapping[str, object] | None = None
+    """How the service came to its number of sessions, for people; not part of a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

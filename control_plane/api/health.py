@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -67,6 +68,7 @@ def health_routes(*, vitals: Vitals, metrics: Metrics, settings: ReplicaSettings
             "max_sessions_per_worker": min((node.capacity for node in nodes), default=None),
             "queue_size": settings.queue_size,
             "pools": settings.pools,
+            "session_capacity": await _capacities_or_none(vitals),
             "coming_up": {node.node_id: asdict(node.progress) for node in nodes if node.progress},
         }
         return json_answer({**_KIND, **described, **health})
@@ -86,6 +88,14 @@ async def _snapshots_or_none(vitals: Vitals) -> tuple[Snapshot, ...] | None:
     """A look that never fails: that Redis is out is what health is there to tell."""
     try:
         return await vitals.snapshots()
+    except StoreUnavailable:
+        return None
+
+
+async def _capacities_or_none(vitals: Vitals) -> dict[str, dict[str, Any]] | None:
+    """What nodes say of their capacity; None while Redis is out."""
+    try:
+        return await vitals.session_capacities()
     except StoreUnavailable:
         return None
 

@@ -52,6 +52,7 @@ class Nodes:
             state=registration.state,
             profile=replies.profile_json(registration.profile),
             start_ms=round(registration.profile.start_timeout_s * 1000),
+            session_capacity=json.dumps(registration.profile.session_capacity),
             residents=json.dumps([[r.session_id, str(r.epoch)] for r in registration.residents]),
         )
         match word:

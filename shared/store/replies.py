@@ -140,7 +140,7 @@ def line(pool: str, reply: Sequence[object]) -> Line:
 
 
 def profile_json(profile: NodeProfile) -> str:
-    """What ``n:<nid>`` keeps of a profile; its start limit has a field of its own."""
+    """What ``n:<nid>`` keeps of a profile; start limit and capacity have fields of their own."""
     return json.dumps(
         {
             "service": profile.service,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from control_plane.app import Replica
 from shared.records import NodeProgress
 from shared.states import NodeState, Reason
+from tests.support import played_node
 from tests.support.replica import BeginNode, Client, served, settings_for
 from tests.support.room_service import RoomService
 from tests.support.wait import wait_until
@@ -93,6 +97,24 @@ async def test_a_slot_whose_clean_up_hangs_is_seen(
             return bool((await api.get("/v1/stream/health")).json()["status"] == "degraded")
 
         await wait_until(is_degraded, "health tells of the slot")
+
+
+async def test_the_metadata_tell_how_each_node_came_to_its_capacity(
+    api: Client, begin_node: BeginNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the name that the reference gives it; a node that says nothing isn't in it."""
+    await begin_node(node_id="node-b")
+    profile = replace(
+        played_node.PROFILE, session_capacity={"effective_capacity": 1, "devices": []}
+    )
+    monkeypatch.setattr(played_node, "PROFILE", profile)
+    await begin_node(node_id="node-a")
+
+    metadata = (await api.get("/v1/service/metadata")).json()
+
+    assert metadata["session_capacity"] == {
+        "node-a": {"effective_capacity": 1, "devices": []},
+    }
 
 
 async def test_without_livekit_it_is_not_ready(

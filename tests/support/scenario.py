@@ -220,6 +220,7 @@ class World:
             "state": "idle",
             "profile": "{}",
             "start_ms": 0,
+            "session_capacity": "null",
             "residents": "[]",
             **named,
         }

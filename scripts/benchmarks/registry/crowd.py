@@ -154,6 +154,7 @@ class Crowd:
                 state="idle",
                 profile="{}",
                 start_ms=0,
+                session_capacity="null",
                 residents="[]",
             )
             for name in names

@@ -3,7 +3,7 @@
 -- Guarantee: a repeat with the same boot id answers the same; two processes never hold one node id
 -- at once: the younger waits for the older one's lease, a life that was replaced is told to exit.
 -- KEYS: prefix
--- ARGV: now_ms, node_id, boot_id, previous, ttl_ms, capacity, state, profile, start_ms, residents
+-- ARGV: now_ms, node_id, boot_id, previous, ttl_ms, capacity, state, profile, start_ms, session_capacity, residents
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: registered, wait, superseded
 -- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
@@ -59,7 +59,8 @@ for _, name in ipairs({'epoch', 'ticket'}) do fold_number(name, highest_epoch(li
 local inc = next_number('inc', number(previous))
 redis.call('HSET', CTR, 'ttl', ttl_ms)
 redis.call('HSET', record, 'boot', boot_id, 'inc', inc, 'state', state, 'capacity', capacity,
-  'draining', 0, 'media_ok', 1, 'profile', profile, 'start_ms', start_ms, 'stamp', 0, 'ttl', ttl_ms,
+  'draining', 0, 'media_ok', 1, 'profile', profile, 'start_ms', start_ms,
+  'session_capacity', session_capacity, 'stamp', 0, 'ttl', ttl_ms,
   'beat', rt, 'registered', now, 'gen', redis.call('HGET', CTR, 'gen'),
   'strangers', strangers)
 redis.call('PERSIST', record)
