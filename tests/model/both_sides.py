@@ -115,6 +115,7 @@ class BothSides:
     def lose(self, *, everything: bool) -> None:
         """The server is another run of itself, without what came after, or without anything."""
         self.world.now_ms += RESTART_MS
+        self.world.raw.script_flush()
         if everything or self._moment is None:
             self.world.raw.flushdb()
             moment = Moment(model=ScriptModel(), seen=Remembered())

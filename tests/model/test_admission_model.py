@@ -22,7 +22,7 @@ from tests.support.redis_server import FLAVOURS, RawRedis
 from tests.support.scenario import sid
 
 _ASKED_FOR = os.environ.get("GREENROOM_MODEL_EXAMPLES")
-EXAMPLES = int(_ASKED_FOR or "30")
+EXAMPLES = int(_ASKED_FOR or "24")
 PHASES = [Phase.explicit, Phase.generate, *([Phase.reuse, Phase.shrink] if _ASKED_FOR else [])]
 STEPS = 100 if _ASKED_FOR else 60
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
@@ -50,10 +50,15 @@ class Admission(Fleet):
         super().__init__(raw)
         self.letters = iter(LETTERS)
 
-    @initialize(capacities=st.lists(st.integers(min_value=1, max_value=3), max_size=3))
-    def begin(self, capacities: list[int]) -> None:
-        """Some nodes serve a session each, and some clients wait."""
-        for node, capacity in zip(NODES, capacities, strict=False):
+    @initialize(
+        capacities=st.lists(st.integers(min_value=1, max_value=3), min_size=1, max_size=3),
+        synced_after=st.integers(min_value=0, max_value=3),
+    )
+    def begin(self, capacities: list[int], synced_after: int) -> None:
+        """Some nodes serve a session each, and some clients wait; part of it may be lost later."""
+        for number, (node, capacity) in enumerate(zip(NODES, capacities, strict=False)):
+            if number == synced_after:
+                self.sides.remember()
             self.start(node, capacity)
             self.open(100, patient=True, key="")
             self.serve(self.processes[node], 3)
@@ -211,41 +216,36 @@ class Admission(Fleet):
         node = pick([n for n in sorted(self.processes) if self.processes[n].residents], which)
         self.processes[node].residents.popitem()
 
-    @rule(node=nodes, move_in_ms=st.sampled_from([None, 3_000]), is_late=st.booleans())
-    def close_node(self, node: str, move_in_ms: int | None, is_late: bool) -> None:
-        """An operator closes a node to newcomers; its sessions may have to move after a while."""
+    @rule(
+        node=nodes,
+        admin=st.sampled_from(["open", "draining"]),
+        move_in_ms=st.sampled_from([None, 3_000]),
+        is_late=st.booleans(),
+    )
+    def set_admin(self, node: str, admin: str, move_in_ms: int | None, is_late: bool) -> None:
+        """An operator closes a node to newcomers, or opens it; its sessions may have to move."""
         looked_at = {"replaces": "order-0"} if is_late else {}
-        self.order(node, "draining", move_in_ms, **looked_at)
-
-    @rule(node=nodes)
-    def open_node(self, node: str) -> None:
-        """An operator opens it again."""
-        self.order(node, "open", None)
+        self.order(node, admin, move_in_ms if admin == "draining" else None, **looked_at)
 
     @precondition(lambda self: self.processes)
-    @rule(which=any_one)
-    def drain(self, which: int) -> None:
-        """A node is told to go: it takes nobody new."""
-        self.any_process(which).draining = True
-
-    @precondition(lambda self: self.processes)
-    @rule(which=any_one)
-    def retire(self, which: int) -> None:
-        process = self.processes.pop(self.any_process(which).node)
-        self.act("retire_node", process.node, process.inc, **lived(process))
-
-    @precondition(lambda self: self.processes)
-    @rule(which=any_one)
-    def die(self, which: int) -> None:
-        """Kill -9: nobody is told."""
-        del self.processes[self.any_process(which).node]
-
-    @precondition(lambda self: self.processes)
-    @rule(which=any_one)
-    def freeze(self, which: int) -> None:
-        """SIGSTOP: it keeps all that it believes."""
-        process = self.processes.pop(self.any_process(which).node)
-        self.frozen[process.node] = process
+    @rule(
+        which=any_one,
+        how=st.sampled_from(["drain", "retire", "die", "freeze", "freeze", "blackout"]),
+    )
+    def leave(self, which: int, how: str) -> None:
+        """SIGTERM, its end, kill -9, SIGSTOP of one node; or all nodes are gone at once."""
+        process = self.any_process(which)
+        if how == "drain":  # it takes nobody new
+            process.draining = True
+            return
+        if how == "blackout" and which == 0:
+            self.processes.clear()
+            return
+        del self.processes[process.node]
+        if how == "retire":
+            self.act("retire_node", process.node, process.inc, **lived(process))
+        elif how == "freeze":  # it keeps all that it believes
+            self.frozen[process.node] = process
 
     @precondition(lambda self: self.frozen)
     @rule(which=any_one, steps=st.integers(min_value=1, max_value=3))
@@ -260,11 +260,6 @@ class Admission(Fleet):
                 self.frozen[node] = old
             self.processes[node] = other
 
-    @rule()
-    def blackout(self) -> None:
-        """All nodes at once."""
-        self.processes.clear()
-
     # The server.
 
     @rule()
@@ -272,32 +267,41 @@ class Admission(Fleet):
         """The log is on the disk so far: what comes now may be lost."""
         self.sides.remember()
 
-    @precondition(lambda self: self.sides.can_lose)
-    @rule()
-    def lose_tail(self) -> None:
-        """The server crashes and comes back without its last writes, as another run of itself."""
+    @precondition(lambda self: any(p.residents for p in self.processes.values()))
+    @rule(
+        everything=st.sampled_from([False, False, True]),
+        seconds=st.sampled_from([0, 4, 12]),
+        steps=st.integers(min_value=0, max_value=3),
+    )
+    def lose(self, everything: bool, seconds: int, steps: int) -> None:
+        """The server comes back without its last writes, or empty, as another run of itself.
+
+        The nodes may go on as if nothing had been.
+        """
+        self.sides.lose(everything=everything)
+        if seconds:
+            self.live_on(seconds, True, steps, 64, 0, False)
+
+    @precondition(lambda self: any(p.residents for p in self.processes.values()))
+    @rule(which=any_one, wakes=st.booleans(), seconds=st.sampled_from([2, 6, 14]))
+    def lose_a_move(self, which: int, wakes: bool, seconds: int) -> None:
+        """Sessions have moved on when the server forgets that; their first node may wake."""
+        node = pick([n for n in sorted(self.processes) if self.processes[n].residents], which)
+        self.sides.remember()
+        self.frozen[node] = self.processes.pop(node)
+        self.live_on(14, True, 3, 64, 0, False)
         self.sides.lose(everything=False)
-
-    @rule(really=st.sampled_from([False, False, True]))
-    def lose_all(self, really: bool) -> None:
-        """It comes back empty. Rare, since little is left to be searched then."""
-        if really:
-            self.sides.lose(everything=True)
-
-    @rule()
-    def flush_scripts(self) -> None:
-        """Its cache of scripts is empty, as after any restart."""
-        self.sides.world.raw.script_flush()
+        if wakes:
+            self.processes[node] = self.frozen.pop(node)
+        self.live_on(seconds, True, 3, 64, 0, False)
 
     # Sweepers, lost replies, time.
 
-    @rule(budget=st.sampled_from([1, 64]))
-    def sweep_nodes(self, budget: int) -> None:
-        self.act("sweep_nodes", budget, twice=budget > 1, budget=budget)
-
-    @rule(budget=st.sampled_from([1, 64]))
-    def sweep_deadlines(self, budget: int) -> None:
-        self.act("sweep_deadlines", budget, twice=budget > 1, budget=budget)
+    @rule(
+        script=st.sampled_from(["sweep_nodes", "sweep_deadlines"]), budget=st.sampled_from([1, 64])
+    )
+    def sweep_once(self, script: str, budget: int) -> None:
+        self.act(script, budget, twice=budget > 1, budget=budget)
 
     @precondition(lambda self: self.sides.calls)
     @rule(which=any_one)
@@ -305,8 +309,9 @@ class Admission(Fleet):
         """A copy of an earlier call arrives now."""
         self.sides.send(pick(self.sides.calls, which))
 
-    @rule(ms=st.sampled_from([1, 300, 1_000, 2_000]))
+    @rule(ms=st.sampled_from([1, 300, 1_000, 2_000, 4_500, -3_600_000, 3_600_000]))
     def wait(self, ms: int) -> None:
+        """Nobody calls, or the wall clock jumps: the next call makes two seconds of it at most."""
         self.sides.world.now_ms += ms
 
     @rule(
@@ -315,14 +320,25 @@ class Admission(Fleet):
         steps=st.integers(min_value=0, max_value=3),
         budget=st.sampled_from([1, 64]),
         stall_every=st.sampled_from([0, 0, 6, 12]),
+        restarts=st.booleans(),
     )
     def live_on(
-        self, seconds: int, does_beat: bool, steps: int, budget: int, stall_every: int
+        self,
+        seconds: int,
+        does_beat: bool,
+        steps: int,
+        budget: int,
+        stall_every: int,
+        restarts: bool,
     ) -> None:
         """Time passes as in a running system: sweeps each second, beats unless all froze.
 
-        All sweepers may stall for 2.6 s now and then; the nodes beat on meanwhile.
+        All sweepers may stall for 2.6 s now and then; the nodes beat on meanwhile. What isn't there
+        may be started again.
         """
+        for node in NODES if restarts else ():
+            if node not in self.processes:
+                self.start(node, 2)
         for second in range(seconds):
             is_stalled = stall_every and second % stall_every == stall_every - 1
             self.sides.world.now_ms += 2_600 if is_stalled else 1_000
@@ -331,11 +347,6 @@ class Admission(Fleet):
                     self.serve(process, steps, twice=False)
             if not is_stalled:
                 self.sweep(budget)
-
-    @rule(by_ms=st.sampled_from([-3_600_000, 4_500, 3_600_000]))
-    def step_clock(self, by_ms: int) -> None:
-        """The wall clock jumps; the next call may fire what was due within two seconds, no more."""
-        self.sides.world.now_ms += by_ms
 
 
 def pick(choices: list[Any], which: int) -> Any:
