@@ -122,7 +122,7 @@ class RunningNode:
         journal: Journal = host._loaded.service.journal  # type: ignore[attr-defined]
         return journal
 
-    async def ready(self) -> None:
+    async def ready(self, timeout_s: float = 5.0) -> None:
         """Wait until sessions may be placed here."""
 
         async def placed() -> bool:
@@ -136,7 +136,7 @@ class RunningNode:
                 and mine[0].capacity > 0
             )
 
-        await wait_until(placed, "the node takes sessions")
+        await wait_until(placed, "the node takes sessions", timeout_s)
 
     async def open(
         self,
@@ -206,12 +206,12 @@ def node_settings(redis_url: str, **options: Any) -> NodeSettings:
 
 @asynccontextmanager
 async def running_node(
-    redis_url: str, registry: Registry, **options: Any
+    redis_url: str, registry: Registry, *, ready_in_s: float = 5.0, **options: Any
 ) -> AsyncIterator[RunningNode]:
     """Run a node for the length of the block, ready when it begins."""
     node = RunningNode(redis_url, registry, **options)
     try:
-        await node.ready()
+        await node.ready(ready_in_s)
         yield node
     finally:
         if not node.task.done():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shared.states import SessionState
@@ -15,7 +17,12 @@ pytest.importorskip("torch")  # before the clock of a test runs: the import take
 
 async def test_two_players_share_a_model_on_one_node(redis_url: str, registry: Registry) -> None:
     """Checked as an operator's file is, warmed up, sized, played by two, and let go of."""
-    options = {"pipe_path": TORCH_WORLD, "max_sessions_per_worker": 2, "skip_validation": False}
+    options: dict[str, Any] = {
+        "pipe_path": TORCH_WORLD,
+        "max_sessions_per_worker": 2,
+        "skip_validation": False,
+        "ready_in_s": 20.0,
+    }
     async with running_node(redis_url, registry, **options) as node:
         (first, alice), (second, bob) = [
             await node.play(identity=name, prompt=name) for name in ("alice", "bob")
