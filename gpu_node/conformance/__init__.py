@@ -1,0 +1,1 @@
+"""Does somebody's service file keep the contract? ``greenroom check``."""
