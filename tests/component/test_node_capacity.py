@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from shared.errors import ServiceLoadFailed
+from shared.records import SessionLimits
 from shared.states import Reason, SessionState
 from shared.store import Registry
-from tests.support import full_service, sized_service
+from tests.support import full_service, pooled_service, sized_service
 from tests.support.redis_server import POOL
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wait import wait_until
@@ -79,3 +80,30 @@ async def test_a_lowered_number_ends_nobodys_session(redis_url: str, registry: R
         assert (await registry.read(third)).state is SessionState.QUEUED
         players[1][1].say({"type": "stop"})
         await node.reaches(third, SessionState.RUNNING)
+
+
+async def test_a_slot_that_isnt_clean_is_kept_back_everywhere(
+    redis_url: str, registry: Registry
+) -> None:
+    """In the service's pool, in the node's list and in the registry, where it is alerted."""
+    async with running_node(
+        redis_url,
+        registry,
+        pipe_path=Path(pooled_service.__file__),
+        max_sessions_per_worker="auto",
+    ) as node:
+        torn, alice = await node.play(fail_in="cleaning", limits=SessionLimits(draining_s=0.3))
+        alice.say({"type": "stop"})
+
+        async def is_quarantined() -> bool:
+            await registry.sweep_deadlines(POOL)
+            return (await registry.snapshot(POOL)).nodes[0].quarantined == 1
+
+        await wait_until(is_quarantined, "the slot is quarantined", timeout_s=10)
+        lost = (await node.agent.service.host.runtime_metrics())["slots"]["quarantined"]
+        assert [(slot["slot"], slot["owner"]) for slot in lost] == [(0, torn)]
+        for _ in range(3):
+            session_id, person = await node.play(identity="bob")
+            person.say({"type": "stop"})
+            await node.reaches(session_id, SessionState.CLOSED)
+        assert (await registry.snapshot(POOL)).nodes[0].quarantined == 1
