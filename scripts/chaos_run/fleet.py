@@ -23,6 +23,7 @@ from scripts.chaos_run.schedule import NODE_TTL_S, NODES, POOL, REDIS, REPLICAS
 from scripts.chaos_run.venue import Venue
 from shared.embedded.child import ChildSpec, Graveyard
 from shared.embedded.ports import free_port
+from shared.lifecycle import until_available
 from shared.states import NodeState
 from shared.store import Registry
 from shared.store.scripts import load
@@ -139,7 +140,7 @@ class Fleet:
             while True:
                 away = [n for n in (REDIS, *REPLICAS) if not await self.members[n].spec.ready()]
                 if not away:
-                    nodes = (await registry.snapshot(POOL)).nodes
+                    nodes = (await until_available(lambda: registry.snapshot(POOL))).nodes
                     up = {node.node_id for node in nodes if node.state in _SERVING}
                     away = [name for name in NODES if name not in up]
                 if not away or time.monotonic() > deadline_s:

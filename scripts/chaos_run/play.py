@@ -25,6 +25,7 @@ from scripts.chaos_run.venue import Frame
 from scripts.chaos_run.verdict import Verdict
 from shared.errors import StoreUnavailable
 from shared.events import Event
+from shared.lifecycle import until_available
 from shared.states import SessionState
 from shared.store import Registry
 from shared.store.keys import prefix
@@ -79,10 +80,11 @@ async def play(fleet: Fleet, plan: Plan, *, with_commands: bool = False) -> Play
     started_s = time.monotonic()
     registry = Registry.connect(fleet.redis_url)
     client = Client(fleet.addresses, fleet.venue, plan.seed)
+    coming: list[asyncio.Task[None]] = []
     try:
-        latest = await registry.trail.latest(POOL, 1)
+        latest = await until_available(lambda: registry.trail.latest(POOL, 1))
         visits = [Visit(guest=guest) for guest in plan.guests]
-        coming = [asyncio.create_task(client.visit(visit, started_s)) for visit in visits]
+        coming += [asyncio.create_task(client.visit(visit, started_s)) for visit in visits]
         faults = Faults(fleet, plan.seed)
         await faults.run(plan.faults)
         away = await fleet.heal()
@@ -93,6 +95,7 @@ async def play(fleet: Fleet, plan: Plan, *, with_commands: bool = False) -> Play
         if with_commands:
             untrue += await commands.lies(fleet.redis_url, seen.events, fleet.folder)
     finally:
+        await _stop(coming)
         await client.aclose()
         await registry.aclose()
     found = await _judge(fleet, seen, faults.done)
@@ -130,9 +133,7 @@ async def _settle(registry: Registry, fleet: Fleet, coming: list[asyncio.Task[No
     """Return when all is at rest for a while, or when it should be and isn't."""
     deadline_s = time.monotonic() + scaled_s(SETTLES_WITHIN_S)
     await asyncio.wait(coming, timeout=scaled_s(SETTLES_WITHIN_S))
-    for task in coming:
-        task.cancel()
-    await asyncio.gather(*coming, return_exceptions=True)
+    await _stop(coming)
     quiet_since_s: float | None = None
     while time.monotonic() < deadline_s:
         now_s = time.monotonic()
@@ -145,6 +146,12 @@ async def _settle(registry: Registry, fleet: Fleet, coming: list[asyncio.Task[No
         await asyncio.sleep(_LOOK_EVERY_S)
 
 
+async def _stop(coming: list[asyncio.Task[None]]) -> None:
+    for task in coming:
+        task.cancel()
+    await asyncio.gather(*coming, return_exceptions=True)
+
+
 async def _is_quiet(registry: Registry) -> bool:
     try:
         snapshot = await registry.snapshot(POOL)
@@ -155,20 +162,26 @@ async def _is_quiet(registry: Registry) -> bool:
 
 
 async def _look(registry: Registry, fleet: Fleet, visits: list[Visit], since: str) -> _Seen:
+    """Look at everything; a busy machine may be late with an answer, so each is asked for again."""
     accepted = [session_id for visit in visits for session_id, _ in visit.accepted]
-    facts = await registry.inspection.look(POOL, sessions=dict.fromkeys(accepted))
-    snapshot = await registry.snapshot(POOL)
+    look, snapshot = registry.inspection.look, registry.snapshot
+    facts = await until_available(lambda: look(POOL, sessions=dict.fromkeys(accepted)))
+    nodes = (await until_available(lambda: snapshot(POOL))).nodes
     return _Seen(
         visits=visits,
-        events=[event async for event in registry.trail.read(POOL, since=since)],
+        events=await until_available(lambda: _read(registry, since)),
         states={one.session_id: one.state for one in facts.sessions},
         attempts={
             one.session_id: one.number("attempt") or 1 for one in facts.sessions if one.state
         },
-        used={node.node_id: node.used for node in snapshot.nodes},
+        used={node.node_id: node.used for node in nodes},
+        differences=await until_available(lambda: second_opinions.differences(registry)),
         frames=fleet.venue.take_frames(),
-        differences=await second_opinions.differences(registry),
     )
+
+
+async def _read(registry: Registry, since: str) -> list[Event]:
+    return [event async for event in registry.trail.read(POOL, since=since)]
 
 
 async def _judge(fleet: Fleet, seen: _Seen, done: list[Done]) -> Verdict:

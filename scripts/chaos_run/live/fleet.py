@@ -20,6 +20,7 @@ from shared.embedded.child import ChildSpec, Graveyard
 from shared.embedded.livekit_build import cached_program
 from shared.embedded.livekit_server import embedded_livekit
 from shared.embedded.ports import free_port
+from shared.lifecycle import until_available
 from shared.rooms.admin import RoomAdmin
 from shared.store import Registry
 from tests.support.wait import scaled_s, wait_until
@@ -77,7 +78,8 @@ class LiveFleet:
             await wait_until(self.members[name].spec.ready, f"{name} answers", _UP_WITHIN_S)
 
         async def are_given_sessions() -> bool:
-            facts = await self.registry.inspection.look(POOL, nodes=NODES)
+            look = self.registry.inspection.look
+            facts = await until_available(lambda: look(POOL, nodes=NODES))
             return all(node.free_score is not None for node in facts.nodes)
 
         await wait_until(are_given_sessions, "both nodes are given sessions", _UP_WITHIN_S)

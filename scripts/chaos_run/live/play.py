@@ -20,6 +20,7 @@ from scripts.chaos_run.live.plan import NODES, LivePlan
 from scripts.chaos_run.live.takeovers import Takeover, ghosts, takeover
 from scripts.chaos_run.schedule import POOL, Fault, Kind
 from shared.events import Event
+from shared.lifecycle import until_available
 from shared.states import Reason
 from tests.support.wait import scaled_s
 
@@ -72,7 +73,7 @@ async def play(fleet: LiveFleet, plan: LivePlan) -> LivePlayed:
     """Play one seed to its verdict."""
     began_s = time.monotonic()
     await fleet.serving()
-    latest = await fleet.registry.trail.latest(POOL, 1)
+    latest = await until_available(lambda: fleet.registry.trail.latest(POOL, 1))
     crowd = Crowd(fleet.addresses, plan.seed)
     try:
         await crowd.enter(plan.guests)
@@ -145,7 +146,7 @@ async def _leaked(fleet: LiveFleet) -> list[str]:
     """Wait until nothing is left of the seed; returns what is."""
     deadline_s = time.monotonic() + scaled_s(_SETTLES_WITHIN_S)
     while True:
-        snapshot = await fleet.registry.snapshot(POOL)
+        snapshot = await until_available(lambda: fleet.registry.snapshot(POOL))
         used = {one.node_id: one.used for one in snapshot.nodes}
         found = [f"{name} has {count} slots in use" for name, count in used.items() if count]
         found += [f"{count} sessions are still {state}" for state, count in snapshot.states.items()]
