@@ -16,9 +16,10 @@ from gpu_node import metrics
 from gpu_node.assets import Assets
 from gpu_node.backstage import Backstage
 from gpu_node.control import Apply, ControlGate, Delivered, Ignore, Reply, Stop
-from gpu_node.room import AssetStream
+from gpu_node.hearing import Hearing
+from gpu_node.room import AssetStream, Pcm
 from gpu_node.stage import Stage
-from shared.errors import ServiceFault
+from shared.errors import ServiceFault, ServiceLost
 from shared.lifecycle import Background
 from shared.room_status import Status, StatusWriter
 
@@ -56,8 +57,9 @@ class Dialogue:
             status=status,
             clock=backstage.clock,
             say=self._say,
-            push=self._push_asset,
+            push=self._push_aside,
         )
+        self._hearing = Hearing(backstage.host.traits.hear_hz, self._push_aside)
         self._pipeline_session_id = ""
         self._tasks = Background()
         self._running = False
@@ -73,11 +75,14 @@ class Dialogue:
         for kept in self._gate.open():
             self._to_service(kept.chunk)
         self._tasks.start("controls", self._push())
+        if self._backstage.host.traits.hear_hz:
+            self._hearing.open()
 
     async def aclose(self) -> None:
         """Take no more messages and hand none on."""
         self._closed = True
         await self._assets.aclose()
+        await self._hearing.aclose()
         await self._tasks.aclose()
 
     def on_control(self, sender: str, payload: bytes, topic: str) -> None:
@@ -111,6 +116,11 @@ class Dialogue:
             return
         self._assets.receive(sender, stream, silent=not self.stage.check())
 
+    def on_sound(self, pcm: Pcm) -> None:
+        """The controller said something."""
+        if self.stage is not None and not self._closed and self.stage.check():
+            self._hearing.take(pcm)
+
     @property
     def controls_waiting(self) -> int:
         """How many messages the service hasn't taken yet."""
@@ -142,9 +152,11 @@ class Dialogue:
             chunk = await self._pending.get()
             try:
                 await self._backstage.host.push(self._pipeline_session_id, dict(chunk))
+            except ServiceLost:
+                return  # the session goes back to the line
             except ServiceFault as error:
                 self._log.warning("control_failed", error=str(error))
                 self._say(self._status.error(str(error), error.code))
 
-    async def _push_asset(self, chunk: Mapping[str, object]) -> None:
+    async def _push_aside(self, chunk: Mapping[str, object]) -> None:
         await self._backstage.host.push(self._pipeline_session_id, dict(chunk))

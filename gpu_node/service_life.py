@@ -123,9 +123,9 @@ class ServiceLife:
     async def _after_death(self, deaths: Deaths) -> None:
         """Wait until the next child may be tried."""
         pause_s = deaths.pause_s
-        if deaths.is_too_many and isinstance(self._host, ChildHost):
+        if deaths.is_too_many:
             sentence = f"The process of {self.name} died three times in a row."
-            self._on_failure(ServiceStartFailed(self._host.with_last_lines(sentence)), attempt=1)
+            self._on_failure(ServiceStartFailed(_with_last_lines(self.host, sentence)), attempt=1)
             pause_s = _AFTER_ERROR_S
         await self.host.aclose()
         await asyncio.sleep(pause_s)
@@ -190,8 +190,10 @@ class ServiceLife:
             if plan := warm_up_of(host.traits):
                 self._progress.reach("warming_up")
                 await warm_up(host, plan)
+            if isinstance(host, ChildHost):
+                host.serve()
         except ServiceLost as loss:
-            raise ServiceStartFailed(str(loss)) from loss
+            raise ServiceStartFailed(_with_last_lines(host, str(loss))) from loss
         return capacity
 
     def _validate(self) -> None:
@@ -259,3 +261,7 @@ def _capped(capacity: Capacity) -> Capacity:
         advice="raise --num-workers for more",
     )
     return replace(capacity, sessions=MOST_ROOMS)
+
+
+def _with_last_lines(host: Host, sentence: str) -> str:
+    return host.with_last_lines(sentence) if isinstance(host, ChildHost) else sentence

@@ -27,7 +27,7 @@ from gpu_node.media import ChunkReader
 from gpu_node.services.contract import ServiceMode, ServiceTraits
 from gpu_node.services.hosting import Host
 from gpu_node.session_config import CONTROL_IDLE_TIMEOUT_S
-from shared.errors import ServiceFault, ServiceStartFailed
+from shared.errors import ServiceFault, ServiceLost, ServiceStartFailed
 
 _log = structlog.get_logger()
 
@@ -76,7 +76,7 @@ async def warm_up(host: Host, plan: WarmUp) -> bool:
                 await _until_frame(host, pipeline_session_id)
         finally:
             await _close(host, pipeline_session_id, plan.closed_within_s)
-    except ServiceStartFailed:
+    except (ServiceStartFailed, ServiceLost):
         raise
     except (ServiceFault, TimeoutError) as error:
         why = str(error) or f"there was no frame within {plan.within_s:g} s."

@@ -108,13 +108,16 @@ class Child:
     def _say_alive(self) -> None:
         """Thread: say for how long the loops have stood."""
         own, service = LoopWitness(), LoopWitness()
-        while True:
-            ages = {
-                "loop_age_s": own.age_s(self._touch),
-                "service_age_s": service.age_s(self._service.touch),
-            }
-            self.send(encode({"say": "alive", **ages}))
-            time.sleep(ALIVE_EVERY_S)
+        try:
+            while True:
+                ages = {
+                    "loop_age_s": own.age_s(self._touch),
+                    "service_age_s": service.age_s(self._service.touch),
+                }
+                self.send(encode({"say": "alive", **ages}))
+                time.sleep(ALIVE_EVERY_S)
+        finally:  # there's no memory left for as little as this
+            die_with_family()
 
     def _touch(self, on_turn: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(on_turn)

@@ -76,6 +76,7 @@ class ChildHost:
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[str] = self._loop.create_future()
         self._why_killed: str | None = None
+        self._serves = False
         self.traits = ServiceTraits()
         """What the service declares of itself; the defaults before it's started."""
 
@@ -119,6 +120,10 @@ class ChildHost:
             raise ServiceStartFailed(self.with_last_lines(str(loss))) from loss
         self.traits = ServiceTraits(**{**answer, "mode": ServiceMode(answer["mode"])})
         self._watch.start_timeout_s = self.traits.start_timeout_s
+
+    def serve(self) -> None:
+        """The service has come up: from now on it must stay quick."""
+        self._serves = True
 
     async def capacity(self, wanted: int | None) -> Capacity:
         """See `ServiceHost.capacity`."""
@@ -195,11 +200,8 @@ class ChildHost:
         """Stop the service and end the child, if need be by force."""
         if self._child is not None and not self._lost.done():
             self._why_killed = self._why_killed or "the node had no use for it any more"
-            with contextlib.suppress(ServiceFault, TimeoutError):
-                async with asyncio.timeout(self._plan.stop_within_s):
-                    await self._call("aclose")
-                    async with asyncio.timeout(_LEAVE_WITHIN_S):
-                        await self.lost()
+            if self._writer is not None:
+                await self._ask_to_leave()
             self._child.signal(signal.SIGKILL)
             await self.lost()
         await self._tasks.aclose()
@@ -207,33 +209,45 @@ class ChildHost:
         self._streams.clear()
         self._slots = None
 
+    async def _ask_to_leave(self) -> None:
+        with contextlib.suppress(ServiceFault, TimeoutError):
+            async with asyncio.timeout(self._plan.stop_within_s):
+                await self._call("aclose")
+                async with asyncio.timeout(_LEAVE_WITHIN_S):
+                    await self.lost()
+
     # --- the process ----------------------------------------------------------------------------
 
     async def _spawn(self) -> None:
-        control, its_control = socket.socketpair()
-        self._handover, its_handover = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        with its_control, its_handover:
-            passed = (its_control.fileno(), its_handover.fileno())
-            spec = ChildSpec(
-                name="worker",
-                argv=(sys.executable, "-m", "gpu_node.worker", *map(str, passed)),
-                env=self._plan.env,
-                ready=_at_once,
-                shown=True,
-                pass_fds=passed,
-            )
-            await self._graveyard.open()
-            child = Child(
-                spec, log=self._plan.log, graveyard=self._graveyard, show=self._output.show
-            )
-            await child.spawn()
-        self._child = child
-        self._slots = SlotViews(self._handover, self._on_slot_unused)
+        with contextlib.ExitStack() as mine:
+            control, its_control = socket.socketpair()
+            handover, its_handover = socket.socketpair(type=socket.SOCK_SEQPACKET)
+            mine.enter_context(control)
+            mine.enter_context(handover)
+            with its_control, its_handover:
+                await self._graveyard.open()
+                child = await self._start_process(its_control.fileno(), its_handover.fileno())
+            mine.pop_all()  # whatever comes next, the end of the child closes them
+        self._child, self._handover = child, handover
+        self._slots = SlotViews(handover, self._on_slot_unused)
+        self._tasks.start("worker exit", self._await_exit(child))
         reader, self._writer = await asyncio.open_connection(sock=control)
         _log.info("worker_started", pid=child.pid)
-        self._tasks.start("worker exit", self._await_exit(child))
         self._tasks.start("worker messages", self._read(reader))
         self._tasks.start("worker watch", self._look_after())
+
+    async def _start_process(self, *passed: int) -> Child:
+        spec = ChildSpec(
+            name="worker",
+            argv=(sys.executable, "-m", "gpu_node.worker", *map(str, passed)),
+            env=self._plan.env,
+            ready=_at_once,
+            shown=True,
+            pass_fds=passed,
+        )
+        child = Child(spec, log=self._plan.log, graveyard=self._graveyard, show=self._output.show)
+        await child.spawn()
+        return child
 
     async def _await_exit(self, child: Child) -> None:
         pid = child.pid
@@ -267,7 +281,7 @@ class ChildHost:
         waits = [stream for stream in self._streams.values() if stream.is_wanted]
         return Wanted(
             anything=bool(methods or waits),
-            is_loading=bool(methods & {"start", "capacity"}),
+            is_coming_up=not self._serves,
             is_beginning="create_session" in methods
             or any(not stream.has_begun for stream in waits),
         )

@@ -272,3 +272,17 @@ async def test_encoded_pictures_are_decoded_in_the_child(tmp_path: Path) -> None
             assert frame[0, 0, 0] > 180
         assert (first["data"]["fps"], second["frames"]) == (8, 1)
         assert first["audio_b64"] == "AAAA" * 5000
+
+
+async def test_a_child_that_is_given_up_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    """However early that is."""
+    for turns in (0, 1, 3, 30):
+        host = ChildHost(plan_for(HOSTILE, tmp_path))
+        starting = asyncio.create_task(host.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait({starting})
+        await host.aclose()
+        gc.collect()
+    assert worker_pids() == []

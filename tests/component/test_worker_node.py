@@ -107,7 +107,7 @@ async def test_sessions_of_a_child_that_dies_return_and_play_on(
     assert worker_pids() == []
 
 
-@pytest.mark.parametrize("how", ["exit", "hold_gil", "loop", "allocate"])
+@pytest.mark.parametrize("how", ["exit", "hold_gil", "allocate"])
 async def test_whatever_breaks_the_child_the_node_beats_and_no_slot_is_lost(
     redis_url: str, registry: Registry, tmp_path: Path, how: str
 ) -> None:
@@ -217,15 +217,16 @@ async def test_a_child_that_keeps_dying_leaves_the_node_in_error_with_its_last_l
         assert "died three times in a row" in progress.error
 
 
-async def test_a_service_that_dies_while_it_starts_is_told_with_its_last_lines(
-    redis_url: str, registry: Registry, tmp_path: Path
+@pytest.mark.parametrize("method", ["start", "create_session"])
+async def test_a_service_that_dies_while_it_comes_up_is_told_with_its_last_lines(
+    redis_url: str, registry: Registry, tmp_path: Path, method: str
 ) -> None:
-    """As a start that failed."""
-    service = service_file(tmp_path, HOSTILE)
-    (tmp_path / "start.txt").write_text("segfault")
+    """As a start that failed; the warm-up's session is part of it."""
+    dying = f"\ndef _die(*_):\n    _say('dying in {method}')\n    _segfault()\n"
+    service = service_file(tmp_path, HOSTILE, f"{dying}HostileService.{method} = _die\n")
     options = in_child(tmp_path, pipe_path=service, start_attempts=1)
     node = RunningNode(redis_url, registry, **options)
-    with pytest.raises(Exception, match=r"(?s)SIGSEGV.*breaking in start"):
+    with pytest.raises(Exception, match=rf"(?s)SIGSEGV.*dying in {method}"):
         await node.task
     assert worker_pids() == []
 

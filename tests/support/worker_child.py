@@ -64,6 +64,7 @@ async def child_host(path: Path, folder: Path, **options: int) -> AsyncIterator[
     host = ChildHost(plan_for(path, folder, **options))
     try:
         await host.start()
+        host.serve()
         yield host
     finally:
         await host.aclose()

@@ -6,10 +6,10 @@ import pytest
 
 from gpu_node.worker.watch import LOOK_EVERY_S, ChildWatch, Wanted
 
-IDLE = Wanted(anything=False, is_loading=False, is_beginning=False)
-PLAYING = Wanted(anything=True, is_loading=False, is_beginning=False)
-LOADING = Wanted(anything=True, is_loading=True, is_beginning=False)
-BEGINNING = Wanted(anything=True, is_loading=False, is_beginning=True)
+IDLE = Wanted(anything=False, is_coming_up=False, is_beginning=False)
+PLAYING = Wanted(anything=True, is_coming_up=False, is_beginning=False)
+COMING_UP = Wanted(anything=True, is_coming_up=True, is_beginning=False)
+BEGINNING = Wanted(anything=True, is_coming_up=False, is_beginning=True)
 
 
 def found_after_s(watch: ChildWatch, wanted: Wanted, *, loop_age_s: float | None = None) -> float:
@@ -55,6 +55,11 @@ def test_a_beginning_may_take_as_long_as_the_service_says(own_s: float, found_s:
     assert found_after_s(watch, BEGINNING, loop_age_s=0.0) == found_s
 
 
-def test_loading_may_be_silent_for_two_minutes() -> None:
+def test_what_comes_up_may_be_silent_for_two_minutes() -> None:
     """Weights are read by code that doesn't let go of the interpreter for long."""
-    assert found_after_s(ChildWatch(), LOADING) == 120.0
+    assert found_after_s(ChildWatch(), COMING_UP) == 120.0
+
+
+def test_a_warm_up_may_keep_the_service_loop_for_as_long_as_it_likes() -> None:
+    """It has limits of its own, and may compile a model there."""
+    assert found_after_s(ChildWatch(), COMING_UP, loop_age_s=0.0) == float("inf")
