@@ -29,7 +29,8 @@ class Message:
     """One message as it arrived."""
 
     head: dict[str, Any]
-    body: bytes
+    body: bytearray
+    """Of its own, so that arrays made of it may be written to."""
 
 
 def encode(head: Mapping[str, Any], body: bytes = b"") -> bytes:
@@ -55,12 +56,12 @@ class Decoder:
                 raise LostPlace(f"a message of {end} bytes")
             if len(self._rest) < end:
                 return
-            message = _message(self._rest[_LENGTHS.size : begin], bytes(self._rest[begin:end]))
+            message = _message(self._rest[_LENGTHS.size : begin], self._rest[begin:end])
             del self._rest[:end]
             yield message
 
 
-def _message(text: bytearray, body: bytes) -> Message:
+def _message(text: bytearray, body: bytearray) -> Message:
     try:
         head = json.loads(text)
     except ValueError as fault:
