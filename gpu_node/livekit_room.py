@@ -27,6 +27,7 @@ import structlog
 from livekit import rtc
 
 from gpu_node.livekit_data import LiveKitData
+from gpu_node.livekit_ears import LiveKitEars
 from gpu_node.livekit_tracks import LiveKitTracks
 from gpu_node.room import Frame, LinkFacts, Lost, Pcm, RoomRequest
 from gpu_node.roster import Occupant, Roster, occupant
@@ -112,6 +113,7 @@ class LiveKitRoom:
         self._rtc: rtc.Room | None = None
         self._tracks: LiveKitTracks | None = None
         self._data: LiveKitData | None = None
+        self._ears: LiveKitEars | None = None
         self._connecting: asyncio.Task[Any] | None = None
         self._connected = False
         self._joined = False
@@ -131,6 +133,10 @@ class LiveKitRoom:
         self._data = LiveKitData(
             room, plays=self._plays, keep=self._rooms.keep, on_asset=self._events.on_asset
         )
+        if self._request.hear_hz:
+            self._ears = LiveKitEars(
+                room, request=self._request, admin=self._rooms.admin, keep=self._rooms.keep
+            )
         self._listen(room)
         ready = False
         try:
@@ -146,26 +152,21 @@ class LiveKitRoom:
         self._meet(room)
 
     def presence(self) -> Presence:
-        """Who is there now."""
         return self._roster.presence(connected=self._connected)
 
     def capture(self, frame: Frame, frame_id: int) -> None:
-        """Play one frame now."""
         if self._tracks is not None:
             self._tracks.capture(frame, frame_id)
 
     async def fit_video(self, width: int, height: int) -> None:
-        """Have a video track for frames of this size."""
         if self._tracks is not None:
             await self._tracks.fit_video(width, height)
 
     async def fit_audio(self, sample_rate_hz: int, channels: int) -> None:
-        """Have an audio track for sound of this format."""
         if self._tracks is not None:
             await self._tracks.fit_audio(sample_rate_hz, channels)
 
     async def capture_audio(self, pcm: Pcm, sample_rate_hz: int) -> None:
-        """Queue sound."""
         if self._tracks is not None:
             await self._tracks.capture_audio(pcm, sample_rate_hz)
 
@@ -180,26 +181,21 @@ class LiveKitRoom:
             self._lose(Lost.LEASE_LAPSED)
 
     async def send_status(self, body: Mapping[str, object]) -> None:
-        """Say *body* on ``tf.status``."""
         if self._data is not None:
             await self._data.send_status(body)
 
     async def send_metrics(self, body: Mapping[str, object]) -> None:
-        """Say *body* on ``tf.metrics``."""
         if self._data is not None:
             await self._data.send_metrics(body)
 
     async def until_watched(self) -> None:
-        """Return when somebody has subscribed to the video."""
         if self._tracks is not None:
             await self._tracks.until_watched()
 
     async def link(self) -> LinkFacts | None:
-        """What the connection carries."""
         return None if self._tracks is None else await self._tracks.link()
 
     async def leave(self) -> None:
-        """Leave; bounded, and calling it again is fine."""
         self._leaving = True
         if self._rtc is not None:
             await asyncio.wait({self._part()}, timeout=LEAVE_TIMEOUT_S)
@@ -210,7 +206,9 @@ class LiveKitRoom:
     # -- joining and leaving
 
     async def _bounded_connect(self, room: rtc.Room) -> None:
-        token = self._rooms.tokens.worker(self._request.session_id, self._request.identity)
+        token = self._rooms.tokens.worker(
+            self._request.session_id, self._request.identity, hears=self._ears is not None
+        )
         options = rtc.RoomOptions(auto_subscribe=False, connect_timeout=SIGNAL_TIMEOUT_S)
         connecting = self._connecting = self._rooms.keep(
             _connect_fault(room.connect(self._rooms.url, token, options))
@@ -229,6 +227,8 @@ class LiveKitRoom:
         self._note_present(room)
         self._seeking = self._rooms.keep(self._seek_controller())
         self._tell_presence()
+        if self._ears is not None:
+            self._ears.look_around()
         for present in room.remote_participants.values():
             self._arrive(present)
         self._judge()
@@ -243,6 +243,8 @@ class LiveKitRoom:
     async def _disconnect(self) -> None:
         if self._seeking is not None:
             self._seeking.cancel()
+        if self._ears is not None:
+            self._ears.close()
         if self._connecting is not None:
             await asyncio.wait({self._connecting})
         if self._rtc is not None:

@@ -23,6 +23,11 @@ _RESIDENTS = Gauge(
 _UNCONFIRMED = Gauge(
     "greenroom_node_cleanups_unconfirmed", "Sessions whose clean-up takes longer than it may."
 )
+_MODEL_SLOTS = Gauge(
+    "greenroom_node_model_slots",
+    "Slots of the model service, as it says: free, quarantined by it, taken by nobody (leaked).",
+    ["state"],
+)
 _MEDIA_OK = Gauge("greenroom_node_media_ok", "1 while the node reaches the media server.")
 _WORKER_DEATHS = Counter(
     "greenroom_node_worker_deaths_total", "Deaths of the service's own process."
@@ -78,6 +83,9 @@ _RTT = Histogram(
 _DELIVERIES = Counter(
     "greenroom_node_deliveries_total", "Lossless deliveries, by outcome.", ["outcome"]
 )
+_SOUND_DROPPED = Counter(
+    "greenroom_node_sound_dropped_seconds_total", "Sound of controllers that no service took."
+)
 _ASSETS = Counter("greenroom_node_assets_total", "Files from controllers.", ["outcome"])
 _CONTROLS = Counter("greenroom_node_controls_total", "Messages from controllers.", ["outcome"])
 
@@ -88,6 +96,13 @@ def node_state(state: NodeState, capacity: int, residents: int) -> None:
         _STATE.labels(state=other).set(other is state)
     _CAPACITY.set(capacity)
     _RESIDENTS.set(residents)
+
+
+def model_slots(*, free: int, quarantined: int, leaked: int) -> None:
+    """Set what became of the service's own slots."""
+    _MODEL_SLOTS.labels(state="free").set(free)
+    _MODEL_SLOTS.labels(state="quarantined").set(quarantined)
+    _MODEL_SLOTS.labels(state="leaked").set(leaked)
 
 
 def media_ok(reached: bool) -> None:
@@ -193,6 +208,11 @@ def media_rtt(seconds: float) -> None:
 def delivered(outcome: str) -> None:
     """Count one lossless delivery: complete, incomplete or unacknowledged."""
     _DELIVERIES.labels(outcome=outcome).inc()
+
+
+def sound_dropped(seconds: float) -> None:
+    """Count sound of controllers that a service was too slow for."""
+    _SOUND_DROPPED.inc(seconds)
 
 
 def asset(outcome: str) -> None:

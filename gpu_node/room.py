@@ -92,6 +92,8 @@ class RoomEvents:
     of the controller's page is an arrival too, though presence doesn't change by it."""
     on_asset: Callable[[str, AssetStream], None] = lambda _sender, stream: stream.close()
     """(sender identity, the stream), exactly as received: nothing is checked yet."""
+    on_sound: Callable[[Pcm], None] = lambda _pcm: None
+    """The controller said this: mono, at the rate that the request names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,8 @@ class RoomRequest:
     """Identity of the only participant whose controls count."""
     fps: int
     events: RoomEvents
+    hear_hz: int = 0
+    """Sample rate at which the controller is to be heard; 0: it isn't."""
 
 
 class Room(Protocol):

@@ -307,6 +307,7 @@ class Runner:
                 on_control=dialogue.on_control,
                 on_arrival=lambda identity: self._on_arrival(dialogue, identity),
                 on_asset=dialogue.on_asset,
+                on_sound=dialogue.on_sound,
                 on_first_frame=self._on_first_frame,
                 on_outranked=self._outrank,
                 on_given_up=lambda _why: self.give_back(self._why_unreachable()),

@@ -55,6 +55,7 @@ class StageEvents:
     on_given_up: Callable[[str], None]
     """The room can't be had again; why."""
     on_asset: Callable[[str, AssetStream], None]
+    on_sound: Callable[[Pcm], None]
 
 
 class Stage:
@@ -283,7 +284,9 @@ class Stage:
                     on_outranked=self._on_outranked,
                     on_arrival=self._events.on_arrival,
                     on_asset=self._events.on_asset,
+                    on_sound=self._events.on_sound,
                 ),
+                hear_hz=self._backstage.host.traits.hear_hz,
             )
         )
         self._room = room

@@ -108,6 +108,8 @@ class ServiceTraits:
     waits_for_control: bool = False
     """Its sessions make nothing before their first control: they share the model by the execution
     lease, without a maximum hold."""
+    hear_hz: int = 0
+    """Sample rate at which it wants to hear its controller; 0: not at all."""
     warm_up: bool | dict[str, Any] | None = None
     """Whether a session of ours may warm it up, or with which config; None: it doesn't say."""
 

@@ -65,6 +65,11 @@ class Hooks:
         """Return how the service came to its capacity, for people; None without the hook."""
         return self._ask("session_capacity_profile", dict, None)
 
+    def hears(self) -> bool:
+        """Whether the service wants its controller's voice: "audio" among ``session_inputs``."""
+        inputs: object = self._ask("session_inputs", object, ())
+        return isinstance(inputs, set | frozenset | list | tuple | dict) and "audio" in inputs
+
     def _ask(
         self, name: str, kind: type[Kind], default: Default, *args: object, **kwargs: object
     ) -> Kind | Default:

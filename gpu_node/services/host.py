@@ -44,6 +44,9 @@ _LOOP_STOP_S = 2.0
 _LEASE_KEPT_S = 30.0
 """How long a closing session may keep the execution lease: as long as the node waits for its
 clean-up before it counts the slot as lost. The others can't wait for ever."""
+DEFAULT_HEAR_HZ = 16_000
+"""What speech models take."""
+HEAR_RATES_HZ = range(8_000, 48_000 + 1)
 _WORDS_KEPT = 500
 """Characters of what a service says about a config."""
 
@@ -65,6 +68,7 @@ class ServiceHost:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="service-loop", daemon=True)
         self._streams: dict[str, ChunkStream] = {}
+        self._hear_hz = 0
         self._closed = False
 
     @property
@@ -81,6 +85,7 @@ class ServiceHost:
             mode=self._loaded.mode,
             start_timeout_s=float(limit) if isinstance(limit, int | float) and limit > 0 else 0.0,
             waits_for_control=self._turns is not None and self._turns.need_control,
+            hear_hz=self._hear_hz,
             warm_up=warm_up if isinstance(warm_up, bool | dict) else None,
         )
 
@@ -100,6 +105,8 @@ class ServiceHost:
         )
         # A service may know only now how quick its model is on this machine.
         self._turns = turns_for(self._service, name)
+        if await self._asked(self._hooks.hears, False):
+            self._hear_hz = _rate_hz(getattr(self._service, "session_audio_rate_hz", None))
         await in_thread("service-settle", settle)
 
     async def capacity(self, wanted: int | None) -> Capacity:
@@ -293,6 +300,12 @@ class ServiceHost:
 
     async def _on_service_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+def _rate_hz(declared: object) -> int:
+    """Return the rate at which a service wants to hear; what makes no sense counts as not said."""
+    sensible = isinstance(declared, int) and declared in HEAR_RATES_HZ
+    return int(str(declared)) if sensible else DEFAULT_HEAR_HZ
 
 
 def _refusal(error: BaseException) -> ServiceFault:

@@ -133,6 +133,22 @@ class RoomAdmin:
         )
         await self._unless_missing(self._rooms().update_participant(request))
 
+    async def let_speak(self, session_id: str, identity: str) -> None:
+        """Let a controller send its microphone, whatever its token says; nobody else may."""
+        permission = api.ParticipantPermission(
+            can_subscribe=True,
+            can_publish=True,
+            can_publish_data=True,
+            can_publish_sources=[api.TrackSource.MICROPHONE],
+        )
+        await self._unless_missing(
+            self._rooms().update_participant(
+                api.UpdateParticipantRequest(
+                    room=room_of(session_id), identity=identity, permission=permission
+                )
+            )
+        )
+
     async def remove(self, session_id: str, identity: str) -> None:
         """Put one participant out. Its token still lets it in again: see R1."""
         request = api.RoomParticipantIdentity(room=room_of(session_id), identity=identity)

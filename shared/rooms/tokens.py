@@ -114,11 +114,13 @@ class RoomTokens:
         }
         return self._sign(session_id, identity, grants, {ROLE_ATTRIBUTE: Role.VIEWER})
 
-    def worker(self, session_id: str, identity: WorkerIdentity) -> str:
-        """Return a token to play video and sound and to speak on the data topics."""
+    def worker(self, session_id: str, identity: WorkerIdentity, *, hears: bool = False) -> str:
+        """Return a token to play video and sound and to speak on the data topics; and to hear the
+        controller, if the service *hears*.
+        """
         grants: dict[str, object] = {
             "canPublish": True,
-            "canSubscribe": False,
+            "canSubscribe": hears,
             "canPublishData": True,
             "canPublishSources": ["camera", "microphone"],
         }

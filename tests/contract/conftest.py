@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from gpu_node.livekit_room import LiveKitRooms
-from gpu_node.room import RoomFactory
+from gpu_node.room import Pcm, RoomFactory
 from shared.errors import RoomsUnavailable
 from shared.rooms.admin import RoomAdmin
 from shared.rooms.tokens import Role, RoomTokens
@@ -36,6 +36,7 @@ class Person(Protocol):
         self, data: bytes, name: str = ..., attributes: dict[str, str] | None = ...
     ) -> None: ...
     async def say(self, body: object, topic: str = ...) -> None: ...
+    async def speak(self, pcm: Pcm, rate_hz: int) -> None: ...
     async def leave(self) -> None: ...
     def of_type(self, type_: str) -> list[dict[str, object]]: ...
 
@@ -56,6 +57,9 @@ class FakeVisitor:
         self, data: bytes, name: str = "picture.png", attributes: dict[str, str] | None = None
     ) -> None:
         self.person.send_file(data, name, attributes=attributes)
+
+    async def speak(self, pcm: Pcm, rate_hz: int) -> None:
+        await self.person.speak(pcm, rate_hz)
 
     async def leave(self) -> None:
         self.person.leave()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -30,6 +30,7 @@ class Witness:
     arrivals: list[str] = field(default_factory=list)
     outranked: list[int] = field(default_factory=list)
     files: list[tuple[str, AssetStream]] = field(default_factory=list)
+    sounds: list[Pcm] = field(default_factory=list)
 
     def events(self) -> RoomEvents:
         return RoomEvents(
@@ -39,6 +40,7 @@ class Witness:
             on_arrival=self.arrivals.append,
             on_outranked=self.outranked.append,
             on_asset=lambda *file: self.files.append(file),
+            on_sound=self.sounds.append,
         )
 
 
@@ -50,9 +52,12 @@ class Workers:
         self.session_id = new_session_id("default")
         self._joined: list[Room] = []
 
-    async def join(self, epoch: int = 10, attempt: int = 1) -> tuple[Room, Witness]:
+    async def join(
+        self, epoch: int = 10, attempt: int = 1, hear_hz: int = 0
+    ) -> tuple[Room, Witness]:
         witness = Witness()
-        room = self.house.rooms(self.request(witness, epoch, attempt))
+        request = replace(self.request(witness, epoch, attempt), hear_hz=hear_hz)
+        room = self.house.rooms(request)
         self._joined.append(room)
         await room.join()
         return room, witness
@@ -225,6 +230,42 @@ async def test_a_file_arrives_piece_by_piece(house: House, workers: Workers) -> 
     assert (stream.size_bytes, stream.attributes) == (len(data), {"asset_id": "7"})
     assert b"".join([piece async for piece in stream.chunks]) == data
     stream.close()
+
+
+@pytest.mark.parametrize("first", ["alice", "worker"])
+async def test_the_controller_is_heard_by_a_worker_that_wants_to(
+    house: House, workers: Workers, first: str
+) -> None:
+    """At the rate that it asked for, whoever was there first and whatever the token said."""
+    if first == "alice":
+        alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+        _, witness = await workers.join(hear_hz=16_000)
+    else:
+        _, witness = await workers.join(hear_hz=16_000)
+        alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    wave = 8000 * np.sin(np.arange(4800) / 48_000 * 2 * np.pi * 440)
+    tone = wave.astype(np.int16).reshape(-1, 1)
+
+    async def heard() -> bool:
+        await alice.speak(tone, 48_000)
+        return sum(len(pcm) for pcm in witness.sounds if pcm.any()) > 8000
+
+    await wait_until(heard, "half a second is heard")
+    loud = np.concatenate([pcm for pcm in witness.sounds if np.abs(pcm).max() > 2000])[:, 0]
+    rises = np.count_nonzero((loud[:-1] < 0) & (loud[1:] >= 0))
+    assert rises / (len(loud) / 16_000) == pytest.approx(440, rel=0.1)
+
+
+async def test_nobody_is_heard_by_a_worker_that_doesnt_want_to(
+    house: House, workers: Workers
+) -> None:
+    """Nor is anybody let speak then."""
+    alice = await house.enter(workers.session_id, "alice", Role.CONTROLLER)
+    _, witness = await workers.join()
+    await alice.speak(np.full((4800, 1), 9000, np.int16), 48_000)
+    await alice.say({"type": "reset"})
+    await wait_until(lambda: witness.controls, "her words arrive")
+    assert witness.sounds == []
 
 
 async def test_a_watcher_is_noticed(house: House, workers: Workers) -> None:

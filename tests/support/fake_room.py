@@ -118,6 +118,11 @@ class FakePerson:
             room.receive_file(self.identity, file.stream(name, size_bytes, attributes or {}))
         return file
 
+    async def speak(self, pcm: Pcm, rate_hz: int) -> None:
+        """Say something; only a worker that wants to hear it does."""
+        for room in self.stage.rooms():
+            room.hear_sound(self.identity, pcm, rate_hz)
+
     def of_type(self, type_: str) -> list[dict[str, object]]:
         """Statuses of one type, in order of arrival."""
         return [body for body in self.statuses if body.get("type") == type_]
@@ -324,6 +329,12 @@ class FakeRoom:
     def receive_file(self, sender: str, stream: AssetStream) -> None:
         """A file begins to arrive."""
         self._soon(self._request.events.on_asset, sender, stream)
+
+    def hear_sound(self, speaker: str, pcm: Pcm, rate_hz: int) -> None:
+        """Somebody speaks; the media server resamples, here by leaving samples out."""
+        wanted_hz = self._request.hear_hz
+        if wanted_hz and speaker == self._request.controller:
+            self._soon(self._request.events.on_sound, pcm[:: rate_hz // wanted_hz])
 
     def see_enter(self, newcomer: Occupant) -> None:
         """Somebody enters; a worker among them changes who may play."""

@@ -33,6 +33,7 @@ class LivePerson:
         """Names of the tracks that it has subscribed to, in order."""
         self.audio: list[tuple[int, Pcm]] = []
         self.room = rtc.Room()
+        self._voice: rtc.AudioSource | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self.room.on("track_subscribed", self._on_track)
         self.room.on("data_received", self._on_data)
@@ -59,6 +60,18 @@ class LivePerson:
         )
         await writer.write(data)
         await writer.aclose()
+
+    async def speak(self, pcm: Pcm, rate_hz: int) -> None:
+        """Say something into the microphone, if that's allowed by now."""
+        permissions = self.room.local_participant.permissions
+        if not permissions.can_publish:
+            return
+        if self._voice is None:
+            self._voice = rtc.AudioSource(rate_hz, 1)
+            track = rtc.LocalAudioTrack.create_audio_track("microphone", self._voice)
+            options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
+            await self.room.local_participant.publish_track(track, options)
+        await self._voice.capture_frame(rtc.AudioFrame(pcm.tobytes(), rate_hz, 1, len(pcm)))
 
     def of_type(self, type_: str) -> list[dict[str, object]]:
         """Statuses of one type, in order of arrival."""
