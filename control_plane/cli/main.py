@@ -20,6 +20,7 @@ import typer
 
 from control_plane.cli import (
     auditing,
+    checking,
     explaining,
     following,
     looking,
@@ -101,6 +102,29 @@ def node(pipe_path: PipePath = None, *, given: Given) -> None:
     _become("gpu_node", {**child_environment(given), **pipe})
 
 
+@app.command("check")
+def check(
+    pipe_path: PipePath = None,
+    as_json: checking.AsJson = False,
+    validation_level: checking.ValidationLevel = "basic",
+    config: checking.Config = "{}",
+    patience: checking.Patience = 1.0,
+    only: checking.Only = "",
+) -> None:
+    """Try a service file as a node would use it; exit status 1 if it does something wrong."""
+    given = checking.arguments(
+        _existing(pipe_path),
+        as_json=as_json,
+        values={
+            "validation-level": validation_level,
+            "config": config,
+            "patience": patience,
+            "only": only,
+        },
+    )
+    _become(checking.MODULE, child_environment({}), *given)
+
+
 @app.command("redis", context_settings={"ignore_unknown_options": True})
 @takes(REGISTRY_FLAGS)
 def redis(command: RawCommand = None, *, given: Given) -> None:
@@ -135,10 +159,11 @@ def _existing(pipe_path: Path | None) -> Path | None:
     return pipe_path
 
 
-def _become(module: str, env: Mapping[str, str]) -> NoReturn:
+def _become(module: str, env: Mapping[str, str], *arguments: str) -> NoReturn:
     """Turn this process into the one that runs *module*: signals and exit status are its own."""
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, "-m", module], dict(env))  # noqa: S606 - our own
+    line = [sys.executable, "-m", module, *arguments]
+    os.execve(sys.executable, line, dict(env))  # noqa: S606 - our own
 
 
 def main() -> None:
