@@ -30,6 +30,7 @@ try:
 except ImportError as error:
     raise ImportError("it needs torch; install it with: pip install 'greenroom[gpu]'") from error
 
+from gpu_node.capacity import Budget, measure, plan_capacity, reset_peaks
 from gpu_node.orchestrator import (
     Artifact,
     Call,
@@ -55,6 +56,8 @@ CHUNK_FRAMES = 4
 TURNS_ABOVE = 0.5
 """Share of a chunk's length that its making may take before sessions need turns."""
 STEP_LIMIT_S = 60.0
+ROLE = "denoise"
+"""What this process is in the account of memory; here one does everything."""
 GRAPH = Graph(
     artifacts=(
         Artifact(name="prompt", type=str),
@@ -198,6 +201,8 @@ class TorchWorld:
         self._weights = model.make_weights(self.device)
         self._generate = Generate(self._weights, self._clock)
         self._generate.caches = model.make_caches(1, self.device)
+        self._slot_bytes = model.bytes_of(self._generate.caches)
+        reset_peaks()
         self._pipeline = Pipeline(
             GRAPH,
             {
@@ -208,6 +213,7 @@ class TorchWorld:
             step_limit_s=STEP_LIMIT_S,
         )
         self.chunk_s = min(self._timed_chunk() for _ in range(3))
+        self._memory = () if self.device == "cpu" else measure(ROLE, [0])
         if self.chunk_s > self.turns_above * CHUNK_FRAMES / DEFAULT_FPS:
             self.execution_lease = "node"
         self._pipeline.start()
@@ -220,11 +226,15 @@ class TorchWorld:
         """Allocate a cache for each of the sessions that fit, at most *max_sessions*."""
         if self._sessions:
             raise RuntimeError("the number of slots can't change while sessions live")
-        count = max_sessions or 1
+        plan = plan_capacity(
+            self._memory, {ROLE: Budget(persistent_bytes=self._slot_bytes)}, limit=max_sessions
+        )
+        count = plan.effective_capacity
         self._generate.caches = None  # lets go of the old ones before there are new ones
         self._generate.caches = model.make_caches(count, self.device)
         self._free = list(range(count))
-        self._profile = {"effective_capacity": count}
+        pool = {"slots": count, "bytes_per_slot": self._slot_bytes}
+        self._profile = plan.metadata(pool=pool, warm_chunk_seconds=self.chunk_s)
         return self._profile
 
     def session_capacity_profile(self) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from gpu_node.capacity import GIB, NoRoom, Snapshot
 from gpu_node.lease.turns import turns_for
 from gpu_node.orchestrator import Call
 from gpu_node.services import torch_world, torch_world_model
@@ -155,6 +156,48 @@ async def test_fifty_sessions_come_and_go_in_the_same_memory() -> None:
         assert not any(figures["pipeline"]["diagnostics"].values())
         assert figures["pipeline"]["artifacts_held"] == 0
         assert not service._generate.slots
+
+
+def card(free_bytes: int) -> Snapshot:
+    """A GPU as the probe sees it, with nothing cached and no peak."""
+    return Snapshot(
+        device_index=0,
+        device_name="card",
+        process_id=1,
+        role="denoise",
+        total_bytes=24 * GIB,
+        free_bytes=free_bytes,
+        allocated_bytes=0,
+        reserved_bytes=0,
+        peak_allocated_bytes=0,
+        peak_reserved_bytes=0,
+    )
+
+
+async def test_as_many_slots_are_allocated_as_the_memory_holds() -> None:
+    """The operator's number only lowers that; what a slot takes is what its tensors take."""
+    async with world(slots=1) as service:
+        assert service._generate.caches is not None
+        slot_bytes = torch_world_model.bytes_of(service._generate.caches)
+        service._memory = (card(2 * GIB + 5 * slot_bytes),)
+        told = service.configure_session_capacity(None)
+        assert (told["effective_capacity"], told["limiting_device"]) == (5, 0)
+        assert told["pool"] == {"slots": 5, "bytes_per_slot": slot_bytes}
+        assert torch_world_model.bytes_of(service._generate.caches) == 5 * slot_bytes
+        assert service.configure_session_capacity(3)["effective_capacity"] == 3
+        assert service.configure_session_capacity(9)["effective_capacity"] == 5
+        assert service.session_capacity_profile() == {**told, "configured_limit": 9}
+        service._memory = (card(2 * GIB),)
+        with pytest.raises(NoRoom, match="not one session fits on device 0"):
+            service.configure_session_capacity(None)
+
+
+async def test_without_a_gpu_the_operator_says_how_many() -> None:
+    """And one is what there is otherwise."""
+    async with world(slots=1, device="cpu") as service:
+        assert service.configure_session_capacity(3)["effective_capacity"] == 3
+        told = service.configure_session_capacity(None)
+        assert (told["effective_capacity"], told["devices"]) == (1, [])
 
 
 async def test_slots_cannot_change_while_somebody_plays() -> None:

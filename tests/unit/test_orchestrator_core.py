@@ -280,6 +280,41 @@ def test_who_was_refused_is_first_again() -> None:
     assert pipe.core.turns.lines[0].counts.refused == 1
 
 
+def test_what_was_refused_out_of_order_is_begun_once() -> None:
+    """The second sequence had been begun before the first, whose beginning was refused."""
+    graph = Graph(
+        artifacts=tuple(Artifact(name=name) for name in ("a", "b", "c")),
+        stages=tuple(
+            Stage(
+                id=made,
+                consumes=(of,),
+                produces=(made,),
+                ordering=Ordering.NONE,
+                in_flight=2,
+                in_flight_per_session=2,
+            )
+            for of, made in (("a", "b"), ("b", "c"))
+        ),
+        edges=(
+            Edge(artifact="a", target="b", capacity=2),
+            Edge(artifact="b", source="b", target="c", capacity=2),
+        ),
+        outputs=("c",),
+        output_capacity=2,
+    )
+    pipe = SimulatedPipeline(graph, refuses=lambda work: work.request == 4)
+    pipe.open("s")
+    pipe.push("s", 0, a=1)
+    pipe.push("s", 1, a=1)
+    early, late = pipe.running.values()
+    pipe.complete(late)
+    pipe.complete(early)
+    pipe.free_actors()
+    assert [(pipe.stage(w), w.sequence) for w in pipe.begun[2:]] == [("c", 1), ("c", 0)]
+    progress = pipe.core.session("s").progress[1]
+    assert (progress.begun, progress.ahead) == (2, set())
+
+
 def three_on_one_gpu() -> Graph:
     """Stages that have nothing in common but the GPU and a key."""
     artifacts = [Artifact(name=name) for name in ("a", "b", "c", "p", "q", "r")]

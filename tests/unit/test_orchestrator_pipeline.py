@@ -239,6 +239,19 @@ async def test_waiting_for_an_output_can_be_given_up_without_losing_it() -> None
         assert output.sequence == 0
 
 
+async def test_all_who_wait_hear_of_the_end() -> None:
+    """One of two takes the last output; the other isn't left waiting."""
+    gate = Gate()
+    async with running(one_stage(), {"only": Code("b", run=gate)}) as pipeline:
+        pipeline.open("a")
+        pipeline.declare_end("a", 1)
+        pipeline.push("a", 0, {"a": 1})
+        waiting = [asyncio.create_task(pipeline.next_output("a")) for _ in range(2)]
+        gate.open.set()
+        outputs = await asyncio.gather(*waiting)
+        assert [output is None for output in outputs].count(True) == 1
+
+
 async def test_other_threads_close_and_stop() -> None:
     """As close_session() and stop() of a service do."""
     code = Code("b")
