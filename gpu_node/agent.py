@@ -17,7 +17,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Any, assert_never
 
 import structlog
 
@@ -32,6 +32,8 @@ from gpu_node.runner import Runner
 from gpu_node.service_life import ServiceLife
 from gpu_node.services.loader import find_service_file
 from gpu_node.settings import NodeSettings
+from gpu_node.slot_watch import EVERY_S as SLOTS_EVERY_S
+from gpu_node.slot_watch import SlotWatch
 from shared.clock import Clock
 from shared.errors import ServiceLoadFailed, StoreUnavailable
 from shared.ids import new_boot_id
@@ -153,6 +155,8 @@ class Agent:
         self._loading = start("load progress", self._progress.follow())
         start("hints", self._follow_hints())
         start("media probe", repeat(self._probe_media, name="media probe", every_s=_PROBE_S))
+        slots = SlotWatch(self.heartbeat, self._service_figures)
+        start("slot watch", repeat(slots.look, name="slot watch", every_s=SLOTS_EVERY_S))
         start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
 
     async def _until_asked(self, stop: asyncio.Event) -> None:
@@ -179,6 +183,10 @@ class Agent:
         except ServiceLoadFailed as error:
             if not self._outcome.done():
                 self._outcome.set_exception(error)
+
+    async def _service_figures(self) -> dict[str, Any]:
+        """What the service that is there now measures of itself."""
+        return await self.service.host.runtime_metrics()
 
     def _on_service_lost(self) -> None:
         """The service's process has died: all that it held goes back to the line."""

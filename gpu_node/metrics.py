@@ -28,6 +28,11 @@ _MODEL_SLOTS = Gauge(
     "Slots of the model service, as it says: free, quarantined by it, taken by nobody (leaked).",
     ["state"],
 )
+_MODEL_SLOTS = Gauge(
+    "greenroom_node_model_slots",
+    "Slots of the model service, as it says: free, quarantined by it, taken by nobody (leaked).",
+    ["state"],
+)
 _MEDIA_OK = Gauge("greenroom_node_media_ok", "1 while the node reaches the media server.")
 _WORKER_DEATHS = Counter(
     "greenroom_node_worker_deaths_total", "Deaths of the service's own process."
@@ -96,6 +101,13 @@ def node_state(state: NodeState, capacity: int, residents: int) -> None:
         _STATE.labels(state=other).set(other is state)
     _CAPACITY.set(capacity)
     _RESIDENTS.set(residents)
+
+
+def model_slots(*, free: int, quarantined: int, leaked: int) -> None:
+    """Set what became of the service's own slots."""
+    _MODEL_SLOTS.labels(state="free").set(free)
+    _MODEL_SLOTS.labels(state="quarantined").set(quarantined)
+    _MODEL_SLOTS.labels(state="leaked").set(leaked)
 
 
 def model_slots(*, free: int, quarantined: int, leaked: int) -> None:

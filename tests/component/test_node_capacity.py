@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from control_plane.api.health import health_of
+from gpu_node import agent
 from shared.errors import ServiceLoadFailed
 from shared.records import SessionLimits
 from shared.states import Reason, SessionState
@@ -107,3 +109,27 @@ async def test_a_slot_that_isnt_clean_is_kept_back_everywhere(
             person.say({"type": "stop"})
             await node.reaches(session_id, SessionState.CLOSED)
         assert (await registry.snapshot(POOL)).nodes[0].quarantined == 1
+
+
+async def test_leaked_slots_are_offered_to_nobody(
+    redis_url: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that forgets to give its slots back ends as a node that isn't ready."""
+    monkeypatch.setattr(agent, "SLOTS_EVERY_S", 0.05)
+    async with running_node(
+        redis_url,
+        registry,
+        pipe_path=Path(pooled_service.__file__),
+        max_sessions_per_worker="auto",
+    ) as node:
+        for left in (1, 0):
+            session_id, alice = await node.play(fail_in="leak")
+            alice.say({"type": "stop"})
+            await node.reaches(session_id, SessionState.CLOSED)
+
+            async def is_lowered(left: int = left) -> bool:
+                return (await registry.snapshot(POOL)).nodes[0].capacity == left
+
+            await wait_until(is_lowered, f"{left} slots are offered", timeout_s=10)
+        health = health_of((await registry.snapshot(POOL),), livekit_up=True)
+        assert health["status"] == "unhealthy"
