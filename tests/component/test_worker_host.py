@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -272,6 +274,16 @@ async def test_encoded_pictures_are_decoded_in_the_child(tmp_path: Path) -> None
             assert frame[0, 0, 0] > 180
         assert (first["data"]["fps"], second["frames"]) == (8, 1)
         assert first["audio_b64"] == "AAAA" * 5000
+
+
+async def test_a_signal_to_all_processes_leaves_the_child_to_its_node(tmp_path: Path) -> None:
+    """Service managers send it to everybody; the node may want to play on for its grace."""
+    async with child_host(SYNTHETIC, tmp_path) as host:
+        session = await host.create_session({})
+        assert host.pid is not None
+        os.kill(host.pid, signal.SIGTERM)
+        os.kill(host.pid, signal.SIGINT)
+        assert await play(host, session, 3) == [0, 2, 4]
 
 
 async def test_a_child_that_is_given_up_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
