@@ -6,7 +6,6 @@ Unix seconds of the Redis server's clock, as the HTTP API gives them; durations 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
@@ -85,9 +84,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """An assignment that a node must stop, and why: an end reason for a session that is draining,
-    or ``fenced`` when it belongs to somebody else by now (then only leftovers here are cleaned).
-    """
+    """Stop an assignment: why a draining session ends, or ``fenced``: only clean its leftovers."""
 
     session_id: str
     epoch: int
@@ -139,7 +136,7 @@ class NodeProfile:
     release: str
     start_timeout_s: float = 0.0
     """The service's own limit for starting a pipeline session; 0: the session's applies."""
-    session_capacity: Mapping[str, object] | None = None
+    session_capacity: dict[str, object] | None = None
     """How the service came to its number of sessions, for people; not part of a snapshot."""
 
 
