@@ -18,7 +18,6 @@ A trained world is served by the same means: put its weights and functions in th
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -51,6 +50,7 @@ from gpu_node.services.torch_world_wishes import (
     pressed,
     read_config,
 )
+from gpu_node.slots import SlotPool
 
 CHUNK_FRAMES = 4
 TURNS_ABOVE = 0.5
@@ -128,34 +128,30 @@ class Generate:
 
     def __init__(self, weights: model.Weights, clock: Callable[[], float]) -> None:
         self._weights, self._clock = weights, clock
-        self.caches: model.Caches | None = None
-        """Replaced only while no session lives."""
-        self.slots: dict[str, int] = {}
-        """Which slot a session has. Written on the service loop before its first step, and here
-        when it has let go."""
+        self.caches: dict[str, model.Cache] = {}
+        """Per session its slot's. Written on the service loop before the session's first step, and
+        here when it has let go."""
 
     def run(self, call: Call) -> Mapping[str, Any]:
         """Imagine a chunk; ``go`` says whether to begin anew."""
-        if self.caches is None:
-            raise RuntimeError("no cache has been allocated yet")
-        slot = self.slots[call.session]
+        cache = self.caches[call.session]
         latents, keys = [], list[str]()
         with torch.inference_mode():
             if call.inputs["go"]:
-                self.caches.clear(slot)
+                cache.clear()
             for _ in range(CHUNK_FRAMES):
                 keys = held(call.inputs["keys"], self._clock())
                 condition, move = call.inputs["condition"], direction(keys)
-                latents.append(model.imagine(self._weights, self.caches, slot, condition, move))
+                latents.append(model.imagine(self._weights, cache, condition, move))
             return {"latents": torch.stack(latents), "applied": keys}
 
     def close(self, session: str) -> None:
         """Leave nothing of a session in its slot."""
-        slot = self.slots.get(session)
-        if slot is not None and self.caches is not None:
+        cache = self.caches.get(session)
+        if cache is not None:
             with torch.inference_mode():
-                self.caches.clear(slot)
-            del self.slots[session]
+                cache.clear()
+            del self.caches[session]
 
 
 class Decode:
@@ -187,9 +183,8 @@ class TorchWorld:
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._clock = clock
         self._sessions: dict[str, Session] = {}
-        self._free: list[int] = [0]
-        self._lock = threading.Lock()
-        """Guards `_free`: slots are taken on the service loop and come back in other threads."""
+        self._slots: SlotPool[model.Cache]
+        """Made by `_allocate`, when it is known how many."""
         self.turns_above = TURNS_ABOVE
         self.execution_lease: str | None = None
         self._profile: dict[str, Any] | None = None
@@ -200,8 +195,7 @@ class TorchWorld:
             torch.set_num_threads(1)  # rooms want the other cores
         self._weights = model.make_weights(self.device)
         self._generate = Generate(self._weights, self._clock)
-        self._generate.caches = model.make_caches(1, self.device)
-        self._slot_bytes = model.bytes_of(self._generate.caches)
+        self._allocate(1)
         reset_peaks()
         self._pipeline = Pipeline(
             GRAPH,
@@ -229,11 +223,8 @@ class TorchWorld:
         plan = plan_capacity(
             self._memory, {ROLE: Budget(persistent_bytes=self._slot_bytes)}, limit=max_sessions
         )
-        count = plan.effective_capacity
-        self._generate.caches = None  # lets go of the old ones before there are new ones
-        self._generate.caches = model.make_caches(count, self.device)
-        self._free = list(range(count))
-        pool = {"slots": count, "bytes_per_slot": self._slot_bytes}
+        self._allocate(plan.effective_capacity)
+        pool = {"slots": plan.effective_capacity, "bytes_per_slot": self._slot_bytes}
         self._profile = plan.metadata(pool=pool, warm_chunk_seconds=self.chunk_s)
         return self._profile
 
@@ -244,19 +235,16 @@ class TorchWorld:
     def create_session(self, config: dict[str, Any]) -> str:
         """Check *config* and take a slot."""
         prompt, fps = read_config(config)
-        with self._lock:
-            if not self._free:
-                raise RuntimeError("all slots of this world are taken")
-            slot = self._free.pop(0)
         session_id = f"torch-{uuid.uuid4().hex}"
+        slot = self._slots.take(session_id)
         try:
             self._pipeline.open(session_id, chunk_media_s=CHUNK_FRAMES / fps)
         except BaseException:
-            self._give_back(slot)
+            self._slots.give_back(slot.index)
             raise
-        self._generate.slots[session_id] = slot
+        self._generate.caches[session_id] = slot.storage
         self._pipeline.latch(session_id, "keys", {})
-        self._sessions[session_id] = Session(slot=slot, prompt=prompt, fps=fps)
+        self._sessions[session_id] = Session(slot=slot.index, prompt=prompt, fps=fps)
         return session_id
 
     def has_session(self, session_id: str) -> bool:
@@ -301,17 +289,13 @@ class TorchWorld:
         yield {"type": "done", "index": index, "timestamp": time.time()}
 
     def close_session(self, session_id: str) -> None:
-        """Return when the slot is clean; raises and keeps the slot if a stage holds on to it."""
+        """Return when the slot is clean; if a stage holds on to it, nobody gets it any more."""
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
         session.stopped = True
-        try:
+        with self._slots.cleaning(session.slot):
             self._pipeline.close_from_thread(session_id)
-        except BaseException:
-            self._sessions[session_id] = session  # may be tried again
-            raise
-        self._give_back(session.slot)
 
     def runtime_metrics(self, session_id: str | None = None) -> dict[str, Any]:
         """How quick chunks are made, of one session or of all."""
@@ -325,13 +309,17 @@ class TorchWorld:
             "mean_chunk_seconds": work["mean"],
             "p95_chunk_seconds": work["p95"],
             "maximum_batch_size": 1,
+            "slots": self._slots.report(),
             "pipeline": figures,
         }
 
-    def _give_back(self, slot: int) -> None:
-        with self._lock:
-            self._free.append(slot)
-            self._free.sort()
+    def _allocate(self, count: int) -> None:
+        """Make *count* slots; only while no session lives."""
+        if hasattr(self, "_slots"):
+            del self._slots  # the memory of the old ones is free before it's asked for again
+        caches = model.make_caches(count, self.device)
+        self._slot_bytes = model.bytes_of(caches[0])
+        self._slots = SlotPool(caches, name="the world")
 
     def _chunk(self, session: Session, index: int, values: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -349,11 +337,13 @@ class TorchWorld:
         """Make one chunk outside of the pipeline and return how long that took."""
         began_s = time.perf_counter()
         encode, decode = Encode(self._weights), Decode(self._weights)
-        self._generate.slots["warm-up"] = 0
+        slot = self._slots.take("warm-up")
+        self._generate.caches["warm-up"] = slot.storage
         inputs = {"prompt": DEFAULT_PROMPT, "go": True, "keys": {}}
         for stage in (encode, self._generate, decode):
             inputs |= stage.run(Call(session="warm-up", sequence=0, inputs=inputs))
-        self._generate.close("warm-up")
+        with self._slots.cleaning(slot.index):
+            self._generate.close("warm-up")
         return time.perf_counter() - began_s
 
 

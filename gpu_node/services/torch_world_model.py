@@ -57,21 +57,22 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Caches:
-    """What is kept of sessions from frame to frame; the first dimension is the slot."""
+class Cache:
+    """What is kept of one session from frame to frame: views of its slot."""
 
     hidden: Tensor
+    """(channels, rows, columns)."""
     ring: Tensor
-    """(slots, window, channels, rows, columns)."""
+    """(window, channels, rows, columns)."""
     pose: Tensor
-    """(slots, 2): where the view is, in latent columns and rows."""
+    """(2,): where the view is, in latent columns and rows."""
     frame: Tensor
-    """(slots,): how many frames there were."""
+    """(): how many frames there were."""
 
-    def clear(self, slot: int) -> None:
+    def clear(self) -> None:
         """Leave nothing of a session in its slot."""
         for one in fields(self):
-            getattr(self, one.name)[slot] = 0
+            getattr(self, one.name).zero_()
 
 
 def make_weights(device: str) -> Weights:
@@ -91,18 +92,19 @@ def make_weights(device: str) -> Weights:
     )
 
 
-def make_caches(slots: int, device: str) -> Caches:
-    """Allocate the caches of all slots at once."""
+def make_caches(slots: int, device: str) -> list[Cache]:
+    """Allocate the caches of all slots at once and return one for each."""
     plane = (CHANNELS, ROWS, COLUMNS)
-    return Caches(
-        hidden=torch.zeros(slots, *plane, device=device),
-        ring=torch.zeros(slots, WINDOW, *plane, device=device),
-        pose=torch.zeros(slots, 2, device=device),
-        frame=torch.zeros(slots, dtype=torch.int64, device=device),
-    )
+    hidden = torch.zeros(slots, *plane, device=device)
+    ring = torch.zeros(slots, WINDOW, *plane, device=device)
+    pose = torch.zeros(slots, 2, device=device)
+    frame = torch.zeros(slots, dtype=torch.int64, device=device)
+    return [
+        Cache(hidden=hidden[n], ring=ring[n], pose=pose[n], frame=frame[n]) for n in range(slots)
+    ]
 
 
-def bytes_of(tensors: Weights | Caches) -> int:
+def bytes_of(tensors: Weights | Cache) -> int:
     """Return how much memory *tensors* take."""
     each = (getattr(tensors, one.name) for one in fields(tensors))
     return sum(int(tensor.numel() * tensor.element_size()) for tensor in each)
@@ -115,21 +117,18 @@ def encode(weights: Weights, prompt: str) -> Tensor:
     return torch.tanh(weights.words[rows].mean(dim=0) * 3)
 
 
-def imagine(
-    weights: Weights, caches: Caches, slot: int, condition: Tensor, move: tuple[float, float]
-) -> Tensor:
-    """Return the next latent of the session in *slot*, which moved by *move* (right, down)."""
-    caches.pose[slot] += torch.tensor(move, device=condition.device) * SPEED
-    seen = _field(weights, condition, caches.pose[slot])
-    hidden, ring = caches.hidden[slot], caches.ring[slot]
-    nearness = (ring * seen).mean(dim=(1, 2, 3))
-    memory = (torch.softmax(nearness, dim=0).view(-1, 1, 1, 1) * ring).sum(dim=0)
-    open_ = torch.sigmoid(_conv(torch.cat((seen, hidden)), weights.gate) + 1.5)
-    found = _conv(torch.cat((seen, hidden, memory)), weights.update)
-    latent = (1 - open_) * hidden + open_ * torch.tanh(1.5 * seen + found)
-    caches.hidden[slot] = latent
-    caches.ring[slot, caches.frame[slot] % WINDOW] = latent
-    caches.frame[slot] += 1
+def imagine(weights: Weights, cache: Cache, condition: Tensor, move: tuple[float, float]) -> Tensor:
+    """Return the next latent of a session that moved by *move* (right, down)."""
+    cache.pose.add_(torch.tensor(move, device=condition.device) * SPEED)
+    seen = _field(weights, condition, cache.pose)
+    nearness = (cache.ring * seen).mean(dim=(1, 2, 3))
+    memory = (torch.softmax(nearness, dim=0).view(-1, 1, 1, 1) * cache.ring).sum(dim=0)
+    opened = torch.sigmoid(_conv(torch.cat((seen, cache.hidden)), weights.gate) + 1.5)
+    found = _conv(torch.cat((seen, cache.hidden, memory)), weights.update)
+    latent = (1 - opened) * cache.hidden + opened * torch.tanh(1.5 * seen + found)
+    cache.hidden.copy_(latent)
+    cache.ring[cache.frame % WINDOW] = latent
+    cache.frame.add_(1)
     return latent
 
 

@@ -16,6 +16,7 @@ from gpu_node.lease.turns import turns_for
 from gpu_node.orchestrator import Call
 from gpu_node.services import torch_world, torch_world_model
 from gpu_node.services.torch_world import TorchWorld
+from shared.errors import StageFailed
 from tests.support.wait import scaled_s
 
 Frames = list[np.ndarray[Any, Any]]
@@ -126,36 +127,33 @@ async def test_a_stop_ends_the_stream_even_while_nobody_asks_for_more() -> None:
         session = service.create_session({})
         pulled = service.pull_chunks(session)
         await anext(pulled)
-        with pytest.raises(RuntimeError, match="all slots of this world are taken"):
+        with pytest.raises(RuntimeError, match="the world is full: all 1 slots are taken"):
             service.create_session({})
         service.push_chunk(session, {"type": "stop"})
         assert [chunk["type"] async for chunk in pulled] == ["done"]
         assert not service.has_session("never-was")
         await asyncio.to_thread(service.close_session, session)
-        caches = service._generate.caches
-        assert caches is not None
-        assert all(not caches_of.any() for caches_of in (caches.hidden, caches.ring, caches.pose))
+        (cache,) = (place.storage for place in service._slots._places)
+        assert not any(kept.any() for kept in (cache.hidden, cache.ring, cache.pose, cache.frame))
         assert service.create_session({})
 
 
 async def test_fifty_sessions_come_and_go_in_the_same_memory() -> None:
     """The slots' tensors are the ones of before, and nothing of a session is left."""
     async with world(slots=2) as service:
-        caches = service._generate.caches
-        assert caches is not None
-        before = caches.hidden.data_ptr(), torch_world_model.bytes_of(caches)
+        pool = service._slots
+        before = [place.storage.hidden.data_ptr() for place in pool._places]
         for turn in range(50):
             session = service.create_session({"prompt": str(turn)})
             await chunks(service, session, 1)
             await asyncio.to_thread(service.close_session, session)
-        now = service._generate.caches
-        assert now is caches
-        assert (now.hidden.data_ptr(), torch_world_model.bytes_of(now)) == before
+        assert [place.storage.hidden.data_ptr() for place in service._slots._places] == before
+        assert pool.report() == {"capacity": 2, "free": 2, "taken": 0, "quarantined": []}
         figures = service.runtime_metrics()
         assert figures["active_sessions"] == 0
         assert not any(figures["pipeline"]["diagnostics"].values())
         assert figures["pipeline"]["artifacts_held"] == 0
-        assert not service._generate.slots
+        assert not service._generate.caches
 
 
 def card(free_bytes: int) -> Snapshot:
@@ -177,13 +175,12 @@ def card(free_bytes: int) -> Snapshot:
 async def test_as_many_slots_are_allocated_as_the_memory_holds() -> None:
     """The operator's number only lowers that; what a slot takes is what its tensors take."""
     async with world(slots=1) as service:
-        assert service._generate.caches is not None
-        slot_bytes = torch_world_model.bytes_of(service._generate.caches)
+        slot_bytes = torch_world_model.bytes_of(service._slots._places[0].storage)
         service._memory = (card(2 * GIB + 5 * slot_bytes),)
         told = service.configure_session_capacity(None)
         assert (told["effective_capacity"], told["limiting_device"]) == (5, 0)
         assert told["pool"] == {"slots": 5, "bytes_per_slot": slot_bytes}
-        assert torch_world_model.bytes_of(service._generate.caches) == 5 * slot_bytes
+        assert service._slots.capacity == 5
         assert service.configure_session_capacity(3)["effective_capacity"] == 3
         assert service.configure_session_capacity(9)["effective_capacity"] == 5
         assert service.session_capacity_profile() == {**told, "configured_limit": 9}
@@ -198,6 +195,28 @@ async def test_without_a_gpu_the_operator_says_how_many() -> None:
         assert service.configure_session_capacity(3)["effective_capacity"] == 3
         told = service.configure_session_capacity(None)
         assert (told["effective_capacity"], told["devices"]) == (1, [])
+
+
+async def test_a_slot_that_could_not_be_cleaned_is_given_to_nobody() -> None:
+    """The error leaves close_session, so the node knows; the others play on."""
+    async with world(slots=2) as service:
+        session = service.create_session({})
+        await chunks(service, session, 1)
+
+        def stubborn(session: str) -> None:
+            raise RuntimeError("the cache is still in use")
+
+        service._generate.close = stubborn  # type: ignore[method-assign]
+        with pytest.raises(StageFailed, match="the cache is still in use"):
+            await asyncio.to_thread(service.close_session, session)
+        del service._generate.close
+        (lost,) = service.runtime_metrics()["slots"]["quarantined"]
+        assert lost["owner"] == session
+        assert same(await frames(service), await frames(service))
+        other = service.create_session({})
+        with pytest.raises(RuntimeError, match="is full"):
+            service.create_session({})
+        await asyncio.to_thread(service.close_session, other)
 
 
 async def test_slots_cannot_change_while_somebody_plays() -> None:

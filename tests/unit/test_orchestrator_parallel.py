@@ -49,7 +49,8 @@ def child(folder: Path) -> ChildStage:
 async def test_a_session_stays_with_its_member_and_sessions_spread() -> None:
     """A member keeps state from chunk to chunk."""
     codes = [Code("b"), Code("b")]
-    async with running(one_stage(in_flight=4), {"only": ParallelActor(codes)}) as pipeline:
+    members = ParallelActor(codes)
+    async with running(one_stage(in_flight=4), {"only": members}) as pipeline:
         for name in ("a", "b", "c", "d"):
             pipeline.open(name)
             for sequence in range(3):
@@ -63,6 +64,7 @@ async def test_a_session_stays_with_its_member_and_sessions_spread() -> None:
         for name in ("a", "b", "c", "d"):
             await pipeline.close(name)
         assert [set(code.closed) for code in codes] == homes
+        assert not members._home
         pipeline.open("never played")
         await pipeline.close("never played")
 

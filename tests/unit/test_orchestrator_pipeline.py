@@ -175,18 +175,20 @@ async def test_several_sessions_go_through_a_stage_in_one_batch() -> None:
             ]
 
     code = Batching()
-    graph = one_stage(in_flight=8)
+    graph = one_stage(in_flight=8, in_flight_per_session=2)
     async with running(graph, {"only": LocalActor(code, mailbox=8, batch=8)}) as pipeline:
         for name in ("first", "a", "b", "c"):
             pipeline.open(name)
             pipeline.push(name, 0, {"a": 1})
             await wait_until(gate.entered.is_set, "the first is at work")
+        pipeline.push("c", 1, {"a": 1})
         gate.open.set()
         outputs = [await pipeline.next_output(name) for name in ("first", "a", "c")]
         assert [one.values["b"] for one in outputs if one] == ["first", "a", "c"]
         with pytest.raises(StageFailed, match="not this one"):
             await pipeline.next_output("b")
-    assert code.batches == [["first"], ["a", "b", "c"]]
+        assert await pipeline.next_output("c") is not None
+    assert code.batches == [["first"], ["a", "b", "c"], ["c"]]
 
 
 async def test_an_actor_that_dies_ends_all_sessions_and_later_ones() -> None:

@@ -196,7 +196,7 @@ def check_descent(value: Any, session: str, epoch: int, sequence: int) -> None:
 
 
 TestPipelines = Pipelines.TestCase
-TestPipelines.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestPipelines.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 @given(graph=sound_graphs(), refuses=st.sets(st.integers(0, 80)))
