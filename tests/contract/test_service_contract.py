@@ -16,7 +16,13 @@ from gpu_node.services.loader import DEMO_WORLD, load
 from tests.support.running_node import SERVICE
 from tests.support.wait import scaled_s
 
-FILES = {"demo world": DEMO_WORLD, "synthetic": SERVICE}
+SERVICES = Path(__file__).parent.parent / "services"
+FILES = {
+    "demo world": DEMO_WORLD,
+    "synthetic": SERVICE,
+    "for the reference": SERVICES / "telefuser_overlay.py",
+    "for the reference, hooked": SERVICES / "telefuser_overlay_hooked.py",
+}
 
 
 @pytest_asyncio.fixture(params=FILES.values(), ids=FILES.keys())
