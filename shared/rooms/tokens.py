@@ -31,8 +31,9 @@ EMPTY_TIMEOUT_S = 120
 """How long LiveKit keeps a room that nobody joined."""
 DEPARTURE_TIMEOUT_S = 120
 """How long LiveKit keeps a room after the last one left; above every grace of ours."""
-NBF_LEEWAY_S = 10
-"""Tokens count from a little earlier, so that a media server whose clock is behind takes them."""
+CLOCK_LEEWAY_S = 86_400
+"""Tokens count from a day earlier, and those that no client gets a day longer: the clocks of a node
+and of the media server may differ by hours, and LiveKit itself bears one minute."""
 
 _SOURCES = {"audio": "microphone", "video": "camera"}
 
@@ -129,7 +130,7 @@ class RoomTokens:
             EPOCH_ATTRIBUTE: str(identity.epoch),
             ATTEMPT_ATTRIBUTE: str(identity.attempt),
         }
-        return self._sign(session_id, str(identity), grants, attributes)
+        return self._sign(session_id, str(identity), grants, attributes, CLOCK_LEEWAY_S)
 
     def _sign(
         self,
@@ -137,22 +138,36 @@ class RoomTokens:
         identity: str,
         grants: dict[str, object],
         attributes: dict[str, str],
+        longer_s: int = 0,
     ) -> str:
-        now_s = int(time.time())
         claims = {
             "iss": self._api_key,
             "sub": identity,
             "name": identity,
-            "nbf": now_s - NBF_LEEWAY_S,
-            "exp": now_s + self._ttl_s,
+            **_times(self._ttl_s + longer_s),
             "video": {"roomJoin": True, "room": room_of(session_id), **grants},
             "attributes": attributes,
             "roomConfig": self._room_config,
         }
-        body = _base64url(json.dumps(claims, separators=(",", ":")).encode())
-        signed = b".".join((_HEADER, body))
-        signature = hmac.digest(self._secret, signed, hashlib.sha256)
-        return b".".join((signed, _base64url(signature))).decode()
+        return _encode(claims, self._secret)
+
+
+def service_token(api_key: str, api_secret: str, video: Mapping[str, object]) -> str:
+    """Return a token for one call of the room service, with these grants."""
+    claims = {"iss": api_key, "sub": "", **_times(CLOCK_LEEWAY_S), "video": video}
+    return _encode(claims, api_secret.encode())
+
+
+def _times(ttl_s: int) -> dict[str, int]:
+    now_s = int(time.time())
+    return {"nbf": now_s - CLOCK_LEEWAY_S, "exp": now_s + ttl_s}
+
+
+def _encode(claims: Mapping[str, object], secret: bytes) -> str:
+    body = _base64url(json.dumps(claims, separators=(",", ":")).encode())
+    signed = b".".join((_HEADER, body))
+    signature = hmac.digest(secret, signed, hashlib.sha256)
+    return b".".join((signed, _base64url(signature))).decode()
 
 
 def _base64url(raw: bytes) -> bytes:

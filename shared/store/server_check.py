@@ -25,8 +25,6 @@ _OLDEST_SERVER = (7, 0)
 _TRY_AGAIN_S = 0.1
 _CLOCK_LOOKS = 3
 CLOCKS_AGREE_WITHIN_S = 1.0
-_MEDIA_BEARS_S = 60.0
-"""LiveKit takes tokens from so far in its future, measured with 1.13.5."""
 
 _log = structlog.get_logger()
 
@@ -109,11 +107,6 @@ def concerns(server: ServerFacts) -> tuple[str, ...]:
             f"The clock of Redis is {abs(server.clock_ahead_s):.1f} s {side} this machine's: times "
             "shown to people are off by that; order, leases and deadlines follow Redis's clock "
             "alone and are right."
-        )
-    if -server.clock_ahead_s > _MEDIA_BEARS_S:
-        found.append(
-            "This machine's clock is so far ahead that a LiveKit server whose clock is right takes "
-            "none of its tokens: nobody gets into a room (set the clock)."
         )
     return tuple(found)
 

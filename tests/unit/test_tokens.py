@@ -13,15 +13,16 @@ from livekit import api
 
 from shared.ids import WorkerIdentity, new_session_id, room_of
 from shared.rooms.tokens import (
+    CLOCK_LEEWAY_S,
     DEPARTURE_TIMEOUT_S,
     EMPTY_TIMEOUT_S,
-    NBF_LEEWAY_S,
     Role,
     RoomTokens,
     order_of,
     redact,
     role_of,
     room_metadata,
+    service_token,
 )
 
 KEY, SECRET = "devkey", "a-secret-that-is-long-enough-for-hs256"
@@ -32,11 +33,11 @@ tokens = RoomTokens(KEY, SECRET, TTL_S, "dep-1")
 session_id = new_session_id("default")
 
 
-def claims_of(token: str) -> dict[str, object]:
+def claims_of(token: str, ttl_s: int = TTL_S) -> dict[str, object]:
     """Claims of a token, its times checked and taken out."""
     claims = jwt.decode(token, SECRET, algorithms=["HS256"], issuer=KEY)
-    assert abs(claims.pop("exp") - TTL_S - time.time()) < 5
-    assert abs(claims.pop("nbf") + NBF_LEEWAY_S - time.time()) < 5
+    assert abs(claims.pop("exp") - ttl_s - time.time()) < 5
+    assert abs(claims.pop("nbf") + CLOCK_LEEWAY_S - time.time()) < 5
     return dict(claims)
 
 
@@ -107,7 +108,8 @@ def test_the_viewers_token_lets_it_watch_only() -> None:
 
 def test_the_workers_token_lets_it_play_and_says_which_one_it_is() -> None:
     """Camera and microphone tracks and data; epoch and attempt are signed."""
-    assert claims_of(tokens.worker(session_id, WORKER)) == livekits_claims(
+    told = claims_of(tokens.worker(session_id, WORKER), TTL_S + CLOCK_LEEWAY_S)
+    assert told == livekits_claims(
         str(WORKER),
         api.VideoGrants(
             room_join=True,
@@ -119,6 +121,16 @@ def test_the_workers_token_lets_it_play_and_says_which_one_it_is() -> None:
         ),
         {"gr.role": "worker", "gr.epoch": "1796046821932", "gr.attempt": "3"},
     )
+
+
+def test_a_token_of_the_room_service_grants_what_livekits_own_would() -> None:
+    """For one call, and for machines whose clocks differ."""
+    grants = api.VideoGrants(room_admin=True, room=room_of(session_id))
+    signed = api.AccessToken(KEY, SECRET).with_grants(grants)
+    video = signed.claims.asdict()["video"]
+    claims = jwt.decode(signed.to_jwt(), SECRET, algorithms=["HS256"])
+    del claims["exp"], claims["nbf"]
+    assert claims_of(service_token(KEY, SECRET, video), CLOCK_LEEWAY_S) == claims
 
 
 def test_livekits_verifier_takes_our_tokens() -> None:
