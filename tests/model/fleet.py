@@ -289,7 +289,9 @@ class Fleet(RuleBasedStateMachine):
 
     def _is_settled(self) -> None:
         model = self.sides.model
-        held = {p.node: set(p.residents) for p in self.running()}
+        held = {
+            p.node: set(model.follow_rebases(p.node, list(p.residents))) for p in self.running()
+        }
         for name, s in model.sessions.items():
             if s.is_live and s.state not in ("queued", "assigned"):
                 assert s.state != "draining" or s.at, f"{name} never ends"
