@@ -32,7 +32,8 @@ SESSION_KEYS = {
 }  # fmt: skip
 NODE_KEYS = {
     "node_id", "state", "judged", "admin", "moves_in_s", "draining", "media_ok", "capacity",
-    "used", "quarantined", "is_free", "incarnation", "beat_age_s", "rest_s", "profile", "sessions",
+    "used", "quarantined", "is_free", "incarnation", "beat_age_s", "rest_s", "profile", "progress",
+    "sessions",
 }  # fmt: skip
 
 

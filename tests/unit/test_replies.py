@@ -147,7 +147,7 @@ def test_a_profile_survives_the_way_through_redis() -> None:
         service="w.py", mode="bidirectional", host="h", pid=7, release="1", start_timeout_s=2.5
     )
     fields = row("n1 idle _ 0 5 3 1 0 1 1500")
-    record = replies.node([*fields, replies.profile_json(profile), "2500", ""])
+    record = replies.node([*fields, replies.profile_json(profile), "2500", "", ""])
     assert record.profile == profile
     assert (record.judged, record.capacity, record.beat_age_s) == ("ok", 3, 1.5)
 
