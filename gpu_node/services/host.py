@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from gpu_node.lease.turns import turns_for
+from gpu_node.lease.turns import Turns, turns_for
 from gpu_node.services.contract import (
     Bidirectional,
     Capacity,
@@ -59,12 +59,12 @@ class ServiceHost:
     """
 
     def __init__(self, loaded: LoadedService) -> None:
-        """Raises `ServiceLoadFailed` if the service declares what isn't known."""
         self._loaded = loaded
         self._service: Bidirectional = loaded.service
         self._hooks = Hooks(loaded.service)
-        self._turns = turns_for(loaded.service, loaded.name)
-        """Touched on the service loop only; None: sessions need no execution lease."""
+        self._turns: Turns | None = None
+        """Set by `start`, for a service may know only then how quick its model is. Touched on the
+        service loop only; None: sessions need no execution lease."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="service-loop", daemon=True)
         self._streams: dict[str, ChunkStream] = {}
@@ -103,7 +103,6 @@ class ServiceHost:
             self._service.start,
             explained(self._loaded.path, f"start() in {name} failed"),
         )
-        # A service may know only now how quick its model is on this machine.
         self._turns = turns_for(self._service, name)
         if await self._asked(self._hooks.hears, False):
             self._hear_hz = _rate_hz(getattr(self._service, "session_audio_rate_hz", None))

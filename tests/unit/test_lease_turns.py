@@ -94,12 +94,30 @@ async def test_an_idle_player_hands_over_and_comes_back() -> None:
         await alice.press()
         await plays_on(alice)
         assert alice.stages[:2] == ["lease_granted", "lease_parked"]
-        assert "lease_queued" in alice.stages + bob.stages
         assert "lease_parked" in bob.stages
-        assert set(alice.places + bob.places) == {1}
         assert service.most_at_once == 1
         await alice.close()
         await bob.close()
+
+
+async def test_who_waits_is_told_the_place_and_that_it_has_changed() -> None:
+    """Also when somebody in front of it goes."""
+    service = LeasedService(Journal())
+    async with hosted(service) as host:
+        alice = await Audience.come(host, chunk_s=3600)
+        await alice.press()
+        await wait_until(lambda: alice.name in service.at_work, "alice computes")
+        bob, carol = await Audience.come(host), await Audience.come(host)
+        await bob.press()
+        await wait_until(lambda: bob.places == [1], "bob is next")
+        await carol.press()
+        await wait_until(lambda: carol.places == [2], "carol is behind him")
+        await bob.close()
+        await wait_until(lambda: carol.places == [2, 1], "carol is next")
+        await alice.close()
+        await plays_on(carol)
+        assert carol.stages == ["lease_queued", "lease_queued", "lease_granted"]
+        await carol.close()
 
 
 async def test_under_a_maximum_hold_all_move_without_a_control() -> None:
