@@ -29,7 +29,7 @@ from gpu_node.orchestrator.core import Core, News
 from gpu_node.orchestrator.faults import actor_faults
 from gpu_node.orchestrator.graph import Graph, plan
 from gpu_node.orchestrator.report import report_of, report_of_session
-from gpu_node.orchestrator.session import Output, Phase, PipelineSession, Work
+from gpu_node.orchestrator.session import Output, Phase, PipelineSession
 from shared.errors import GraphFault, GreenroomError, PipelineMisuse, StageFailed
 from shared.lifecycle import Background, in_thread
 
@@ -71,6 +71,7 @@ class Pipeline:
         self._step_limit_s = step_limit_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._desks: dict[str, _Desk] = {}
+        self._watches: dict[int, asyncio.TimerHandle] = {}
         self._background = Background()
         self._stopping = False
 
@@ -197,6 +198,8 @@ class Pipeline:
         except GreenroomError as error:
             outcomes.append(error)
         await self._background.aclose()
+        for watch in self._watches.values():
+            watch.cancel()
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
@@ -263,7 +266,7 @@ class Pipeline:
             if not self._actors[work.stage].submit(work):
                 self._core.restore(work, self._clock())
             elif self._step_limit_s is not None:
-                self._watch(work, self._step_limit_s)
+                self._watch(work.stage, self._step_limit_s)
         while self._core.news:
             news, session_id = self._core.news.popleft()
             desk = self._desks.get(session_id)
@@ -280,23 +283,24 @@ class Pipeline:
                 case News.FAILED:
                     self._clean(desk)
 
-    def _watch(self, work: Work, after_s: float) -> None:
-        if self._loop is not None:
-            self._loop.call_later(after_s, self._look_at, work)
+    def _watch(self, stage: int, after_s: float) -> None:
+        """See to it that somebody looks at a stage that works; one timer each, not one per step."""
+        if self._loop is not None and stage not in self._watches:
+            self._watches[stage] = self._loop.call_later(after_s, self._look_at, stage)
 
-    def _look_at(self, work: Work) -> None:
-        """Once per step, when it should long be over: an actor that is stuck is given up."""
-        desk, limit_s = self._desks.get(work.session), self._step_limit_s or 0.0
-        if desk is None or work.request not in desk.session.in_flight:
+    def _look_at(self, stage: int) -> None:
+        """A step may be taking too long: then its actor is given up."""
+        del self._watches[stage]
+        line, limit_s = self._core.turns.lines[stage], self._step_limit_s or 0.0
+        if line.dead or not line.in_flight:
             return
-        actor = self._actors[work.stage]
-        rest_s = limit_s - actor.working_s()
+        rest_s = limit_s - self._actors[stage].working_s()
         if rest_s > 0:
-            self._watch(work, rest_s)
+            self._watch(stage, rest_s)
             return
         why = f"it has been busy with one step for more than {limit_s:g} s."
-        actor.give_up(why)
-        self._core.actor_died(work.stage, why, self._clock())
+        self._actors[stage].give_up(why)
+        self._core.actor_died(stage, why, self._clock())
         self._go_on()
 
     def _clean(self, desk: _Desk) -> asyncio.Task[None]:

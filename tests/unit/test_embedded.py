@@ -123,9 +123,7 @@ def test_livekit_tells_the_replica_what_happens_in_its_rooms(tmp_path: Path) -> 
         livekit = embedded_livekit(tmp_path, program=Path("/x"), env={})
         livekit.tell(f"http://127.0.0.1:{port}/hook")
     written = livekit.config.read_text()
-    assert written.endswith(
-        'webhook:\n  api_key: greenroom\n  urls: ["http://127.0.0.1:2/hook"]\n'
-    )
+    assert written.endswith('webhook:\n  api_key: greenroom\n  urls: ["http://127.0.0.1:2/hook"]\n')
     assert written.count("webhook") == 1
 
 
