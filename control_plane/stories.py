@@ -147,9 +147,9 @@ def _phase_after(event: Event, before: Phase | None) -> Phase | None:
     """Return where the time after an entry goes; None: nowhere, it's over."""
     if event.what == "adopted":  # from then on it's known again; its state is the entry's cause
         return Phase.PLAYED if event.why == SessionState.RUNNING else _BEGINS.get(event.why)
-    if event.what == "rebased":
-        return before
-    return _BEGINS.get(event.what)
+    if event.what == "ended":
+        return None
+    return _BEGINS.get(event.what, before)  # others say something of the phase that goes on
 
 
 def _durations(own: Sequence[Event], now_ms: int) -> dict[str, float]:

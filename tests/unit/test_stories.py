@@ -89,12 +89,13 @@ def test_a_beginning_that_was_trimmed_is_said() -> None:
 
 
 def test_the_time_of_an_adopted_session_is_known_from_then_on() -> None:
-    """Redis had lost all of it; a new epoch on the same node is no new phase."""
+    """Redis had lost all of it; neither a new epoch on the same node nor a credit is a new phase."""
     story = story_of(
         "a",
         trail(
             (5, "adopted", "a", "n1 running"),
             (25, "rebased", "a", "n1"),
+            (30, "credited", "a", "n1 2365"),
             (35, "draining", "a", "n1 admin"),
             (36, "ended", "a", "n1 admin"),
         ),
