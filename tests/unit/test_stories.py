@@ -89,7 +89,7 @@ def test_a_beginning_that_was_trimmed_is_said() -> None:
 
 
 def test_the_time_of_an_adopted_session_is_known_from_then_on() -> None:
-    """Redis had lost all of it; neither a new epoch on the same node nor a credit is a new phase."""
+    """Redis had lost all of it; a new epoch on the same node is no new phase, nor is a credit."""
     story = story_of(
         "a",
         trail(
