@@ -279,7 +279,6 @@ class Pipeline:
                     desk.room.set()
                 case News.QUIET:
                     desk.quiet.set()
-                    desk.output.set()
                 case News.FAILED:
                     self._clean(desk)
 

@@ -271,6 +271,7 @@ def test_who_was_refused_is_first_again() -> None:
     pipe = SimulatedPipeline(one_stage(in_flight=2), refuses=lambda work: work.request == 1)
     for name in ("a", "b"):
         pipe.open(name)
+    for name in ("a", "b"):
         pipe.core.push(name, 0, {"a": name}, 0.0)
     pipe.pump()
     assert not pipe.running
