@@ -50,54 +50,54 @@ def one_stage(**changes: Any) -> Graph:
 def sound_graphs(draw: st.DrawFn) -> Graph:
     """Any graph of one to four stages that the checks accept, with limits from tight to wide."""
     count = draw(st.integers(1, 4))
-    small = st.integers(1, 3)
-    groups = draw(st.integers(0, 2))
-    artifacts, edges = [Artifact(name="in0")], [Edge(artifact="in0", target="s0", capacity=2)]
-    consumes: dict[int, list[str]] = {n: [] for n in range(count)}
-    consumes[0] = ["in0"]
-    for target in range(1, count):
-        sources = draw(st.sets(st.integers(0, target - 1), min_size=1, max_size=2))
-        for source in sorted(sources):
-            consumes[target].append(f"out{source}")
-            edges.append(
-                Edge(
-                    artifact=f"out{source}",
-                    source=f"s{source}",
-                    target=f"s{target}",
-                    capacity=draw(small),
-                )
-            )
-        if draw(st.booleans()):
-            name = f"in{target}"
-            artifacts.append(Artifact(name=name))
-            consumes[target].append(name)
-            edges.append(Edge(artifact=name, target=f"s{target}", capacity=draw(small)))
+    consumes, edges = draw(_ways(count))
     taken = {edge.source for edge in edges}
-    ends = [n for n in range(count) if f"s{n}" not in taken]
+    ends = {n for n in range(count) if f"s{n}" not in taken}
     extra = draw(st.sets(st.integers(0, count - 1), max_size=1))
+    groups = draw(st.integers(0, 2))
     stages = tuple(
         Stage(
             id=f"s{n}",
             consumes=tuple(consumes[n]),
             produces=(f"out{n}",),
             ordering=draw(st.sampled_from(Ordering)),
-            in_flight_per_session=draw(small),
-            in_flight=draw(small),
+            in_flight_per_session=draw(_SMALL),
+            in_flight=draw(_SMALL),
             resource_group=f"g{draw(st.integers(0, groups - 1))}" if groups else None,
         )
         for n in range(count)
     )
-    used = {stage.resource_group for stage in stages}
+    used = sorted({stage.resource_group for stage in stages if stage.resource_group})
+    artifacts = dict.fromkeys([edge.artifact for edge in edges] + [f"out{n}" for n in range(count)])
     return Graph(
-        artifacts=(*artifacts, *(Artifact(name=f"out{n}") for n in range(count))),
+        artifacts=tuple(Artifact(name=name) for name in artifacts),
         stages=draw(st.permutations(stages).map(tuple)),
         edges=tuple(edges),
-        outputs=tuple(f"out{n}" for n in sorted({*ends, *extra})),
-        output_capacity=draw(small),
+        outputs=tuple(f"out{n}" for n in sorted(ends | extra)),
+        output_capacity=draw(_SMALL),
         resource_groups=tuple(
-            ResourceGroup(name=f"g{n}", in_flight=draw(st.integers(1, 2)))
-            for n in range(groups)
-            if f"g{n}" in used
+            ResourceGroup(name=name, in_flight=draw(st.integers(1, 2))) for name in used
         ),
         anchor="in0",
     )
+
+
+_SMALL = st.integers(1, 3)
+
+
+@st.composite
+def _ways(draw: st.DrawFn, count: int) -> tuple[dict[int, list[str]], list[Edge]]:
+    """What each stage consumes, from one or two before it and perhaps from outside."""
+    edges = [Edge(artifact="in0", target="s0", capacity=2)]
+    consumes: dict[int, list[str]] = {n: [] for n in range(count)}
+    consumes[0] = ["in0"]
+    for target in range(1, count):
+        sources = draw(st.sets(st.integers(0, target - 1), min_size=1, max_size=2))
+        for source in sorted(sources):
+            consumes[target].append(f"out{source}")
+            way = {"artifact": f"out{source}", "source": f"s{source}", "target": f"s{target}"}
+            edges.append(Edge(**way, capacity=draw(_SMALL)))
+        if draw(st.booleans()):
+            consumes[target].append(f"in{target}")
+            edges.append(Edge(artifact=f"in{target}", target=f"s{target}", capacity=draw(_SMALL)))
+    return consumes, edges
