@@ -61,6 +61,7 @@ EXIT_DONE, EXIT_CRASHED, EXIT_MISTAKE, EXIT_SUPERSEDED = 0, 1, 2, 3
 
 _TICK_S = 0.25
 _PROBE_S = 5.0
+_LEFTOVERS_S = 5.0
 _REGISTER_AGAIN_S = 0.5
 _LAST_BEAT_WITHIN_S = 2.0
 
@@ -158,6 +159,7 @@ class Agent:
         slots = SlotWatch(self.heartbeat, self._service_figures)
         start("slot watch", repeat(slots.look, name="slot watch", every_s=SLOTS_EVERY_S))
         start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
+        start("leftovers", repeat(self._renew_service, name="leftovers", every_s=_LEFTOVERS_S))
 
     async def _until_asked(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -313,6 +315,11 @@ class Agent:
         report, residents = self.heartbeat.report, len(self.heartbeat.residents())
         busy = report.state is NodeState.IDLE and residents > 0
         metrics.node_state(NodeState.BUSY if busy else report.state, report.capacity, residents)
+
+    async def _renew_service(self) -> None:
+        """A slot that isn't given back comes back with another child, when that disturbs nobody."""
+        if self.assignments.holds_leftovers_alone:
+            await self.service.renew()
 
     async def _probe_media(self) -> None:
         reached = await self._parts.keeper.probe()

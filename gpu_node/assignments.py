@@ -81,6 +81,11 @@ class Assignments:
             if runner.assignment not in kept:
                 runner.lose()
 
+    @property
+    def holds_leftovers_alone(self) -> bool:
+        """Whether all that is here are sessions that the service won't close."""
+        return bool(self._runners) and all(runner.is_stuck for runner in self._runners.values())
+
     def lose_service(self) -> None:
         """The service's process has died: all sessions return, and nothing is left to clean up."""
         self._service_lost = True

@@ -70,7 +70,8 @@ class ServiceLife:
         self._progress = progress
         self._host: Host | None = None
         self._session_capacity: dict[str, Any] | None = None
-        self._closing = False
+        self._closing = self._renewing = False
+        self._running: asyncio.Task[None] | None = None
         self._lost_sessions: frozenset[str] = frozenset()
         """Those that were here when the last child died."""
         self.on_lost: Callable[[], None] = lambda: None
@@ -109,16 +110,32 @@ class ServiceLife:
         Raises:
             ServiceLoadFailed: It can't be brought up.
         """
-        deaths = Deaths()
+        self._running = asyncio.current_task()
+        deaths, has_served = Deaths(), False
         while True:
-            await self._come_up(on_loaded)
+            try:
+                await self._come_up(on_loaded)
+            except ServiceLoadFailed:
+                if not has_served:
+                    raise
+                await asyncio.sleep(_AFTER_ERROR_S)  # it could once, so it may again
+                continue
+            has_served = True
             up_since_s = self._clock.monotonic_s()
             await self.host.lost()
-            if self._closing:
-                return
-            served_s = self._clock.monotonic_s() - up_since_s
-            deaths.note(served_s=served_s, sessions=self._lost_sessions)
+            if not self._renewing:
+                served_s = self._clock.monotonic_s() - up_since_s
+                deaths.note(served_s=served_s, sessions=self._lost_sessions)
             await self._after_death(deaths)
+            self._renewing = False
+
+    async def renew(self) -> None:
+        """Begin anew with a fresh child, which holds none of what the old one wouldn't let go."""
+        if isinstance(self._host, ChildHost) and self._host.pid is not None:
+            _log.warning("worker_renewed", why="no session but such as it won't close")
+            self._renewing = True
+            self._say(NodeState.LOADING, capacity=0)
+            await self._host.aclose()
 
     async def _after_death(self, deaths: Deaths) -> None:
         """Wait until the next child may be tried."""
@@ -228,7 +245,8 @@ class ServiceLife:
             return
         residents = self._heartbeat.residents()
         self._lost_sessions = frozenset(resident.session_id for resident in residents)
-        metrics.worker_died()
+        if not self._renewing:
+            metrics.worker_died()
         self._say(NodeState.LOADING, capacity=0)
         self.on_lost()
 
@@ -240,6 +258,8 @@ class ServiceLife:
     async def aclose(self) -> None:
         """Stop the service for good, as far as it can be stopped in time."""
         self._closing = True
+        if self._running is not None and self._running.cancel():  # or a next child might begin
+            await asyncio.wait({self._running}, timeout=_CLOSE_WITHIN_S)
         await self._let_go()
 
     async def _let_go(self) -> None:

@@ -107,6 +107,22 @@ async def _play_two(host: ChildHost) -> None:
     assert host._slots.count <= 12
 
 
+async def test_many_sessions_leave_nothing_behind(tmp_path: Path) -> None:
+    """Slots and descriptors on both sides are as few after fifty as after five."""
+    async with child_host(SYNTHETIC, tmp_path) as host:
+        held = []
+        for count in (5, 45):
+            for _ in range(count):
+                session = await host.create_session({})
+                await play(host, session, 3)
+                await host.close_session(session)
+            assert host.pid is not None
+            child = psutil.Process(host.pid)
+            gc.collect()
+            held.append((psutil.Process().num_fds(), child.num_fds(), child.num_threads()))
+        assert all(after <= before + 4 for before, after in zip(*held, strict=True)), held
+
+
 def _no_memory_is_shared() -> bool:
     gc.collect()
     return shared_memory() == 0

@@ -180,22 +180,19 @@ async def test_what_raises_fails_its_session_alone(
         await wait_until(lambda: len(bob.frames) > seen, "the neighbour plays on")
 
 
-async def test_the_death_of_a_child_confirms_a_clean_up_that_had_failed(
+async def test_a_slot_whose_clean_up_failed_comes_back_with_a_fresh_child(
     redis_url: str, registry: Registry, tmp_path: Path
 ) -> None:
-    """Nothing is left of the session, so its slot is free again."""
+    """As soon as nobody else is there: nothing is left of the session in it."""
     async with running_node(redis_url, registry, **in_child(tmp_path)) as node:
         session_id, alice = await node.play(break_in="close", break_how="raise")
-        alice.say({"type": "stop"})
-        await wait_until(
-            lambda: [r.is_stuck for r in node.agent.assignments._runners.values()] == [True],
-            "the clean-up has failed",
-        )
         (pid,) = worker_pids()
-        os.kill(pid, signal.SIGKILL)
+        alice.say({"type": "stop"})
+        await next_child(node, {pid})
         await wait_until(lambda: is_empty(node), "no slot is used", timeout_s=LONG_S)
-        await node.ready()
         assert (await registry.read(session_id)).reason is Reason.CLIENT_STOP
+        assert len(node.agent.service._lost_sessions) == 1
+        assert (await node.play(identity="bob"))[1].frames
 
 
 async def test_a_child_that_keeps_dying_leaves_the_node_in_error_with_its_last_lines(
