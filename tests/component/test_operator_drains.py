@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pty
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from shared.errors import NodeChanged
 from shared.states import Admin
 from shared.store import Registry
+from tests.support.all_in_one import GREENROOM, clean_environment
 from tests.support.operator import Operator, open_sessions
 from tests.support.played_node import PlayedNode
 from tests.support.redis_server import POOL
@@ -63,6 +70,51 @@ async def test_a_live_drain_says_what_will_happen_and_when(
     assert told.lines[1] == "Its countdown is called off: who is on it stays."
     assert (await node.beat()).moves_in_s is None
     assert "move" not in (await operator.says("ps")).text
+
+
+@pytest.mark.parametrize(("answer", "admin"), [("n", Admin.OPEN), ("y", Admin.DRAINING)])
+async def test_at_a_terminal_a_person_is_asked(
+    registry: Registry,
+    redis_url: str,
+    begin_node: BeginNode,
+    tmp_path: Path,
+    answer: str,
+    admin: Admin,
+) -> None:
+    """After the preview; whoever doesn't agree changes nothing."""
+    _, playing = await a_busy_node(registry, begin_node)
+    asked = ("drain", "node-a", "--in", "120", "--redis-url", redis_url, "--data-dir", tmp_path)
+    shown = await asyncio.to_thread(at_a_terminal, answer, *asked)
+    assert playing in shown
+    assert "Move them? [y/N]" in shown
+    assert ("Nothing was changed." in shown) == (admin is Admin.OPEN)
+    assert (await registry.snapshot(POOL)).nodes[0].admin is admin
+
+
+def at_a_terminal(answer: str, *arguments: str | Path) -> str:
+    """Run a command at a terminal where somebody types one line; returns what was to be seen."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [str(GREENROOM), *map(str, arguments)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=clean_environment(),
+    )
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    seen = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other side is closed
+            break
+        if not part:
+            break
+        seen += part
+    os.close(ours)
+    assert process.wait() == 0, seen
+    return seen.decode()
 
 
 async def test_a_node_without_sessions_is_drained_without_a_question(
