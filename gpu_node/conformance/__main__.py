@@ -85,4 +85,9 @@ def _write(*lines: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+    except BrokenPipeError:  # whoever read the report has seen enough
+        code = 1
+        sys.stdout = None
+    sys.exit(code)

@@ -19,7 +19,7 @@ from gpu_node.services.contract import ServiceMode
 from gpu_node.services.host import ServiceHost
 from gpu_node.services.stream import ChunkStream
 from gpu_node.session_config import CONTROL_IDLE_TIMEOUT_S
-from shared.errors import BadChunk, InvalidConfig, ServiceFault
+from shared.errors import BadChunk, InvalidConfig
 
 T = TypeVar("T")
 _ANY_FPS = 16.0
@@ -107,6 +107,13 @@ class Bench:
             await self.host.push(session, {"type": "control_state", "controls": []})
         return session
 
+    async def play(self, config: dict[str, Any] | None = None) -> Playing:
+        """Make a session and begin with its chunks, with a first control where one is needed."""
+        playing = Playing(self, await self.create(config))
+        if self.host.traits.waits_for_control:
+            await self.host.push(playing.name, {"type": "control_state", "controls": []})
+        return playing
+
     async def close(self, session: str) -> float:
         """Close a pipeline session and return how long it took; a slow close is its own check."""
         began_s = now_s()
@@ -130,7 +137,7 @@ class Bench:
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[Playing]:
         """A session that plays, closed at the end of the block."""
-        playing = Playing(self, await self.create())
+        playing = await self.play()
         yield playing
         await self.close(playing.name)
 
@@ -156,7 +163,7 @@ class Playing:
             which = "next" if self._has_begun else "first"
             raise Failed(
                 f"The {which} chunk with frames didn't come within {limit_s:g} s.",
-                "A session must yield frames without a control; say what it needs with --config.",
+                "It must yield frames without a control; say with --config what else it needs.",
             ) from None
         self._has_begun = True
         return chunk
@@ -181,11 +188,6 @@ class Playing:
 
 class Ended(Exception):
     """The session is complete; a film may be short."""
-
-
-def fault_as_failure(error: ServiceFault) -> Failed:
-    """Return what the service raised as the failure of the check that met it."""
-    return Failed(str(error), "Look at the traceback below; a node would end the session here.")
 
 
 def now_s() -> float:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from gpu_node.conformance.bench import Bench, Ended, Failed, Limits, Playing
+from gpu_node.conformance.bench import Bench, Ended, Failed, Limits
 from gpu_node.conformance.results import Begun, Outcome, Result, encoded
 from gpu_node.conformance.suite import ALL, limit_s, runs, tried
 from gpu_node.services.host import ServiceHost
@@ -89,7 +89,7 @@ class Trial:
     async def _play_on(self) -> str:
         """Begin a session whose id is always the same, as that of one that has moved."""
         config = {**self.bench.config(), "session_id": "check-resumed"}
-        playing = Playing(self.bench, await self.bench.create(config))
+        playing = await self.bench.play(config)
         try:
             await playing.frames()
         except Ended:

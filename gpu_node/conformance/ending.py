@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from gpu_node.conformance.bench import Bench, Ended, Failed, Playing, Skipped, now_s
+from gpu_node.conformance.bench import Bench, Ended, Failed, Skipped, now_s
 from gpu_node.services.host import ServiceHost
 from shared.errors import ServiceFault
 
@@ -79,7 +79,7 @@ async def closes_in_the_middle(bench: Bench) -> str:
     took = []
     for moment_s in _ODD_MOMENTS:
         for chunks in (0, 1):
-            playing = Playing(bench, await bench.create())
+            playing = await bench.play()
             try:
                 for _ in range(chunks):
                     await playing.frames()

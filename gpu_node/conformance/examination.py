@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -92,7 +92,9 @@ class Examination:
         """Run all checks of a loaded service; whether it came up each time that it was needed."""
         left = [check.name for check in PLAYED if self._is_wanted(check.name)]
         last_text = ""
-        while left:
+        is_first = True
+        while left or is_first:
+            is_first = False
             results, failed = await self._one_child(left)
             for result in results:
                 self._add(result)
@@ -117,6 +119,9 @@ class Examination:
         results: list[Result] = []
         for _ in range(2):
             results, failed = await self._one_child(["resume"])
+            for result in results:
+                if result.check in _NEEDED:
+                    self._add(result)
             if failed is not None:
                 self._add(failed if failed.check == "resume" else _not_again(failed))
                 return
@@ -132,7 +137,7 @@ class Examination:
                     if result.outcome is Outcome.FAILED:
                         return passed, result
                     passed.append(result)
-                    if result.check == names[-1]:
+                    if names and result.check == names[-1]:
                         break
             finally:
                 await child.kill()
@@ -209,12 +214,9 @@ class Child:
         self._output.seek(0)
         lines = self._output.read()[-_OUTPUT_READ_BYTES:].decode(errors="replace").splitlines()
         last = " | ".join(line.strip() for line in lines[-_LINES_SHOWN:] if line.strip())
-        return _result(
-            begun.check if begun else "load",
-            Outcome.FAILED,
-            text,
-            f"Its last lines: {last}" if last else "It wrote nothing before that.",
-        )
+        where = f"Its last lines: {last}" if last else "It wrote nothing before that."
+        check = begun.check if begun else "load"
+        return replace(_result(check, Outcome.FAILED, text), where=where)
 
     async def kill(self) -> None:
         """End it and whatever it has started."""

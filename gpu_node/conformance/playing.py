@@ -96,8 +96,7 @@ async def keeps_sessions_apart(bench: Bench) -> str:
     """Two at once: ids, chunks, memory and controls of their own; one may end under the other."""
     if bench.capacity < 2:
         raise Skipped("it keeps one session at a time")
-    first = Playing(bench, await bench.create())
-    second = Playing(bench, await bench.create())
+    first, second = await bench.play(), await bench.play()
     if first.name == second.name:
         raise Failed(
             f"Two sessions got the same id {first.name!r}.",

@@ -43,6 +43,7 @@ def lines_of(result: Result, *, coloured: bool) -> list[str]:
     lines = [f"{sign} {told[0]}", *(_INDENT + line for line in told[1:])]
     if result.outcome is Outcome.FAILED:
         lines += _indented(result.text)
+        lines += _indented(result.where)
         lines += _indented(f"Try: {result.advice}" if result.advice else "")
     elif result.outcome is Outcome.REMARKED:
         lines += _indented(result.advice)

@@ -32,6 +32,8 @@ class Result:
     """What was seen."""
     advice: str = ""
     """What to do about it."""
+    where: str = ""
+    """Where in the service's own code it happened, or what it wrote last."""
     seconds: float = 0.0
 
 

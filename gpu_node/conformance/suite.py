@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +15,17 @@ from gpu_node.conformance.results import Outcome, Result
 from shared.errors import ServiceFault
 
 _SLACK_S = 30.0
+_HERE = Path(__file__).resolve()
+_OURS = tuple(
+    f"{_HERE.parents[2]}/{place}"
+    for place in (
+        "shared/",
+        "gpu_node/conformance/",
+        "gpu_node/services/host",
+        "gpu_node/services/loader",
+        "gpu_node/services/stream",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +91,7 @@ async def tried(check: Check, run: Callable[[], Awaitable[str]], bench: Bench | 
     began_s = now_s()
     if bench is not None:
         bench.remarks.clear()
-    advice = ""
+    advice = where = ""
     try:
         text = await run()
     except Failed as failure:
@@ -89,7 +101,7 @@ async def tried(check: Check, run: Callable[[], Awaitable[str]], bench: Bench | 
     except Ended:
         outcome, text = Outcome.FAILED, "A session ended before it was over."
     except ServiceFault as error:
-        outcome, text, advice = Outcome.FAILED, str(error), _where(error)
+        outcome, text, where = Outcome.FAILED, str(error), _where(error)
     else:
         outcome = Outcome.PASSED
         if bench is not None and bench.remarks:
@@ -100,6 +112,7 @@ async def tried(check: Check, run: Callable[[], Awaitable[str]], bench: Bench | 
         outcome=outcome,
         text=text,
         advice=advice,
+        where=where,
         seconds=round(now_s() - began_s, 3),
     )
 
@@ -112,6 +125,6 @@ def _where(error: ServiceFault) -> str:
     places = [
         f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} in {frame.name}"
         for frame in traceback.extract_tb(cause.__traceback__)
-        if "/gpu_node/" not in frame.filename and "/shared/" not in frame.filename
+        if not frame.filename.startswith((*_OURS, "<"))
     ]
     return f"Raised at {', '.join(places[-3:])}." if places else ""

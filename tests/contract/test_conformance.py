@@ -55,12 +55,20 @@ async def test_each_planted_fault_is_found(fault: str, check: str, words: str) -
     results = await examined(SERVICES / f"bad_{fault}.py", check, patience=patience)
     assert results[check].outcome is Outcome.FAILED
     assert words in results[check].text
-    assert results[check].advice
+    assert results[check].advice or results[check].where
     others = [result for name, result in results.items() if name != check]
     assert not has_failed(others)
 
 
-@pytest.mark.parametrize("path", [SOUND, DEMO_WORLD], ids=["sound", "demo"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        SOUND,
+        DEMO_WORLD,
+        *(DEMO_WORLD.with_name(name) for name in ("overlay.py", "video_replay.py")),
+    ],
+    ids=lambda path: path.stem,
+)
 async def test_a_service_without_a_fault_passes(path: Path) -> None:
     """All checks, each of them run."""
     results = await examined(path, patience=scaled_s(1))
@@ -75,7 +83,7 @@ async def test_a_service_without_a_fault_passes(path: Path) -> None:
 async def test_what_a_dying_process_wrote_last_is_told() -> None:
     """And the checks after it are run in a fresh one."""
     results = await examined(SERVICES / "bad_exit.py", "chunks", "quick_calls")
-    assert results["chunks"].advice == "Its last lines: out of memory, giving up"
+    assert results["chunks"].where == "Its last lines: out of memory, giving up"
     assert results["quick_calls"].outcome is Outcome.PASSED
 
 
@@ -97,6 +105,14 @@ async def test_a_film_is_checked_as_far_as_it_goes(tmp_path: Path) -> None:
     assert not has_failed(results.values())
     skipped = {name for name, result in results.items() if result.outcome is Outcome.SKIPPED}
     assert skipped == {"controls", "isolation", "late_messages", "hooks"}
+
+
+async def test_a_single_check_is_run_by_itself() -> None:
+    """With those that it needs."""
+    results = await examined(SOUND, "load")
+    assert {name: result.outcome for name, result in results.items()} == dict.fromkeys(
+        ("validation", "load", "start", "capacity"), Outcome.PASSED
+    )
 
 
 async def test_nothing_is_run_of_a_file_that_a_node_wouldnt_load() -> None:

@@ -17,7 +17,7 @@ class Bad(World):
         index = 0
         while True:
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.2)
             yield self.chunk(session_id, index)
             index += 1
 
