@@ -65,31 +65,44 @@ class Presence:
         if present:
             await self._tell(back)
 
-    async def look(self, session_id: str) -> None:
+    async def look(self, session_id: str, *, at_workers: bool = True) -> None:
         """Put right what is wrong in this room; a session that nobody knows is left alone (R3).
+
+        Args:
+            session_id: Whose room.
+            at_workers: False: somebody else came or left, which is the worker's business if one
+                is there.
 
         Raises:
             RoomsUnavailable: LiveKit doesn't answer.
             StoreUnavailable: Redis doesn't.
         """
-        present = await self._rooms.participants(session_id)
-        try:  # after the list: who is older than this record was there before it
+        try:
             record = await self._registry.read(session_id)
         except UnknownSession:
             return
         if record.ended:
             await self._rooms.delete(session_id)
             return
-        await self._remove_older(session_id, record.epoch, present)
-        if record.state not in _WITHOUT_A_WORKER:
+        is_unattended = record.state in _WITHOUT_A_WORKER
+        if not (at_workers or is_unattended):
             return
+        present = await self._rooms.participants(session_id)
+        await self._remove_older(session_id, record.epoch, present)
+        if is_unattended:
+            await self._look_after(record, present)
+
+    async def _look_after(
+        self, record: SessionRecord, present: tuple[RoomParticipant, ...]
+    ) -> None:
+        """Do what a worker would do for those who are there; all of it may come a moment late."""
         people = _people(present)
         if people != record.participants:
             await self._registry.count_people(record, people)
         if record.state is not SessionState.QUEUED or not present:
             return
         if _has_controller(present):
-            await self._registry.touch((session_id,))
+            await self._registry.touch((record.session_id,))
         if record.returned_because:
             await self._tell(_return_of(record))
 

@@ -41,8 +41,8 @@ class RoomChores:
         self._metrics = metrics
         self._waiting: asyncio.Queue[_Chore] = asyncio.Queue(MOST_WAITING)
         self._workers = Background()
-        self._to_look_at: set[str] = set()
-        """Sessions whose rooms somebody will look into anyway."""
+        self._to_look_at: set[tuple[str, bool]] = set()
+        """Sessions whose rooms somebody will look into anyway, and whether at workers, too."""
 
     def start(self) -> None:
         """Begin to work."""
@@ -62,14 +62,15 @@ class RoomChores:
         """The session is back in line: its old worker goes, and whoever is there is told."""
         self._note("announce_return", back.session_id, partial(self._presence.announce, back))
 
-    def look_into_room(self, session_id: str) -> None:
+    def look_into_room(self, session_id: str, *, at_workers: bool = True) -> None:
         """Something may be wrong in the room: put it right. Asked for again before that, it's
         once.
         """
-        if session_id not in self._to_look_at:
-            look = partial(self._look_into_room, session_id)
-            if self._note("look_into_room", session_id, look):
-                self._to_look_at.add(session_id)
+        look = (session_id, at_workers)
+        if look not in self._to_look_at and self._note(
+            "look_into_room", session_id, partial(self._look_into_room, *look)
+        ):
+            self._to_look_at.add(look)
 
     def look_for_client(self, suspect: Suspect) -> None:
         """The client of a waiting session is silent: if it isn't in its room, either, it left."""
@@ -101,9 +102,9 @@ class RoomChores:
             _log.info("session_ended", session=suspect.session_id, reason=reason)
             await self._rooms.delete(suspect.session_id)
 
-    async def _look_into_room(self, session_id: str) -> None:
-        self._to_look_at.discard(session_id)  # first: what is told from here on is news again
-        await self._presence.look(session_id)
+    async def _look_into_room(self, session_id: str, at_workers: bool) -> None:
+        self._to_look_at.discard((session_id, at_workers))  # first: what is told from now on counts
+        await self._presence.look(session_id, at_workers=at_workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import structlog
 from control_plane.metrics import Metrics
 from control_plane.room_chores import RoomChores
 from shared.ids import pool_of
+from shared.rooms.tokens import Role
 from shared.rooms.webhooks import RoomNews
 from shared.store import Registry
 
@@ -72,7 +73,7 @@ class Webhooks:
             return Heard.IGNORED
         if not await self._registry.hearsay.is_new(pool, news.event_id):
             return Heard.REPEATED
-        self._chores.look_into_room(session_id)
+        self._chores.look_into_room(session_id, at_workers=news.role in (None, Role.WORKER))
         return Heard.LOOKED
 
 

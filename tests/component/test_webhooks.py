@@ -213,6 +213,21 @@ async def test_viewers_are_counted_and_nothing_else_follows(
     assert row["participant_count"] == 2
 
 
+async def test_people_who_come_where_a_worker_is_are_its_business(
+    replica: Running, begin_node: BeginNode, room_service: RoomService, registry: Registry
+) -> None:
+    """A thousand viewers cost LiveKit no question, and what the worker counts stays."""
+    parts, api = replica
+    session_id = await playing(api, await begin_node())
+    room_service.seat(session_id, "vera", "viewer")
+    room_service.asked.clear()
+    for role in (Role.VIEWER, Role.CONTROLLER):
+        await heard(api, event("participant_joined", session_id, role))
+    await chores_done(parts, "look_into_room")
+    assert room_service.asked == []
+    assert (await registry.read(session_id)).participants == 1
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_the_order_of_events_means_nothing(
     replica: Running,

@@ -43,6 +43,8 @@ class RoomService:
         """While not set, every call hangs."""
         self.unblocked.set()
         self.calls: list[RoomCall] = []
+        self.asked: list[str] = []
+        """The sessions whose participants were asked for, in order."""
         self.told: list[str] = []
         """All data that was ever sent into a room; stays when a test forgets the calls."""
         self._rooms: dict[str, list[models.ParticipantInfo]] = {}
@@ -94,6 +96,7 @@ class RoomService:
                 reply = messages.DeleteRoomResponse()
             case "ListParticipants":
                 room = messages.ListParticipantsRequest.FromString(body).room
+                self.asked.append(session_of_room(room) or room)
                 present = self._rooms.get(session_of_room(room) or "", [])
                 reply = messages.ListParticipantsResponse(participants=present)
             case "RemoveParticipant":
