@@ -188,7 +188,10 @@ class Agent:
 
     async def _service_figures(self) -> dict[str, Any]:
         """What the service that is there now measures of itself."""
-        return await self.service.host.runtime_metrics()
+        figures = await self.service.host.runtime_metrics()
+        if isinstance(lease := figures.get("lease"), dict):
+            metrics.lease(waiting=lease["waiting"], busy_s=lease["busy_seconds"])
+        return figures
 
     def _on_service_lost(self) -> None:
         """The service's process has died: all that it held goes back to the line."""

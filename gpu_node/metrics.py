@@ -28,11 +28,6 @@ _MODEL_SLOTS = Gauge(
     "Slots of the model service, as it says: free, quarantined by it, taken by nobody (leaked).",
     ["state"],
 )
-_MODEL_SLOTS = Gauge(
-    "greenroom_node_model_slots",
-    "Slots of the model service, as it says: free, quarantined by it, taken by nobody (leaked).",
-    ["state"],
-)
 _MEDIA_OK = Gauge("greenroom_node_media_ok", "1 while the node reaches the media server.")
 _WORKER_DEATHS = Counter(
     "greenroom_node_worker_deaths_total", "Deaths of the service's own process."
@@ -74,6 +69,13 @@ _LEASE_WAIT = Histogram(
     "Time that a chunk waited for its session's turn on the shared model.",
     buckets=_LEASE_WAITS,
 )
+_LEASE_WAITING = Gauge(
+    "greenroom_node_lease_waiting", "Sessions that wait for their turn on the shared model."
+)
+_LEASE_BUSY = Gauge(
+    "greenroom_node_lease_busy_seconds",
+    "For how long the shared model has been at its present chunk.",
+)
 _CHUNKS = Counter("greenroom_node_chunks_total", "Chunks played.")
 _FRAMES = Counter("greenroom_node_frames_total", "Frames played.")
 _LATENESS = Histogram(
@@ -101,13 +103,6 @@ def node_state(state: NodeState, capacity: int, residents: int) -> None:
         _STATE.labels(state=other).set(other is state)
     _CAPACITY.set(capacity)
     _RESIDENTS.set(residents)
-
-
-def model_slots(*, free: int, quarantined: int, leaked: int) -> None:
-    """Set what became of the service's own slots."""
-    _MODEL_SLOTS.labels(state="free").set(free)
-    _MODEL_SLOTS.labels(state="quarantined").set(quarantined)
-    _MODEL_SLOTS.labels(state="leaked").set(leaked)
 
 
 def model_slots(*, free: int, quarantined: int, leaked: int) -> None:
@@ -199,6 +194,12 @@ def lease_waited(seconds: object) -> None:
     """Observe how long a chunk waited for the execution lease; None: it needed none."""
     if isinstance(seconds, int | float):
         _LEASE_WAIT.observe(seconds)
+
+
+def lease(*, waiting: int, busy_s: float) -> None:
+    """Set how many wait for the shared model, and for how long it has been at one chunk."""
+    _LEASE_WAITING.set(waiting)
+    _LEASE_BUSY.set(busy_s)
 
 
 def frame_played(late_s: float) -> None:

@@ -77,6 +77,8 @@ class _Hold:
     """One grant; there is one object of this kind or none, so there is one holder or none."""
 
     session_id: str
+    busy_since_s: float
+    """When its present chunk began."""
     is_busy: bool = True
     chunks: int = 0
     free_since_s: float = 0.0
@@ -112,6 +114,12 @@ class ExecutionLease:
     def waiting(self) -> int:
         """How many stand in line."""
         return len(self._line)
+
+    @property
+    def busy_s(self) -> float:
+        """For how long the present chunk has been in the making; 0 without one."""
+        hold = self._hold
+        return self._now_s() - hold.busy_since_s if hold and hold.is_busy else 0.0
 
     @property
     def deadline_s(self) -> float | None:
@@ -198,8 +206,8 @@ class ExecutionLease:
             return ()
         member.wants = True
         changes = self._settled(session_id)
-        if self._hold and self._hold.session_id == session_id:
-            self._hold.is_busy = True
+        if self._hold and self._hold.session_id == session_id and not self._hold.is_busy:
+            self._hold.is_busy, self._hold.busy_since_s = True, self._now_s()
         return changes
 
     def is_busy(self, session_id: str) -> bool:
@@ -260,7 +268,7 @@ class ExecutionLease:
             self._line.leave(head)
             self._move(head, LeaseState.ACTIVE)
             self._members[head].has_news = False
-            self._hold = _Hold(session_id=head)
+            self._hold = _Hold(session_id=head, busy_since_s=self._now_s())
 
     def _line_up(self, session_id: str) -> None:
         member = self._members[session_id]

@@ -125,6 +125,10 @@ class Turns:
             _log.error("lease_taken_from_hanging_cleanup", pipeline_session=session_id)
         self.left(session_id)
 
+    def report(self) -> dict[str, Any]:
+        """Return how many wait, and for how long the present chunk has been in the making."""
+        return {"waiting": self._core.waiting, "busy_seconds": round(self._core.busy_s, 3)}
+
     def close(self) -> None:
         """Grant nothing any more."""
         self._apply(self._core.close())

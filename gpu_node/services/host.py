@@ -212,8 +212,18 @@ class ServiceHost:
                 tell(turns.left, pipeline_session_id)
 
     async def runtime_metrics(self, pipeline_session_id: str | None = None) -> dict[str, Any]:
-        """Return what the service measures, of one session with its id; empty without the hook."""
-        return await self._asked(lambda: self._hooks.runtime_metrics(pipeline_session_id), {})
+        """Return what the service measures, of one session with its id; empty without the hook.
+
+        Beside that of the whole service stands its ``lease``, if its sessions take turns.
+        """
+
+        def ask() -> dict[str, Any]:
+            figures = self._hooks.runtime_metrics(pipeline_session_id)
+            if self._turns is None or pipeline_session_id is not None:
+                return figures
+            return {**figures, "lease": self._turns.report()}
+
+        return await self._asked(ask, {})
 
     async def track_frames(self, pipeline_session_id: str) -> bool:
         """Whether the service wants `report_frames` for this session."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from gpu_node import agent
 from shared.states import Reason, SessionState
 from shared.store import Registry
 from tests.support import leased_by_turns_service, leased_service
@@ -80,9 +81,10 @@ async def test_two_players_hand_the_model_over_when_one_is_idle(
 
 @pytest.mark.parametrize("mode", ["in-process", "process"])
 async def test_with_a_maximum_hold_all_players_move_at_once(
-    redis_url: str, registry: Registry, mode: str
+    redis_url: str, registry: Registry, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody presses a key, one chunk each in turn; an end in between disturbs nobody."""
+    monkeypatch.setattr(agent, "SLOTS_EVERY_S", 0.02)
     before = lease_waits()
     async with running_node(
         redis_url,
@@ -93,10 +95,12 @@ async def test_with_a_maximum_hold_all_players_move_at_once(
     ) as node:
         ids, people = [], []
         for identity in ("alice", "bob", "carol"):
-            ids.append(await node.open(identity=identity))
+            ids.append(await node.open(identity=identity, chunk_s=0.02))
             people.append(node.venue.stage(ids[-1]).enter(identity))
         for person in people:
             await moves(person)
+        waiting = "greenroom_node_lease_waiting"
+        await wait_until(lambda: REGISTRY.get_sample_value(waiting), "it is told that some wait")
         people[0].say({"type": "stop"})
         record = await node.reaches(ids[0], SessionState.CLOSED)
         assert record.reason is Reason.CLIENT_STOP

@@ -174,6 +174,21 @@ def test_a_failed_chunk_is_a_boundary_too() -> None:
     assert scene.lease.abort_chunk("a") == told(("a", PARKED), ("c", ACTIVE))
 
 
+def test_it_is_known_for_how_long_the_present_chunk_is_made() -> None:
+    """From the grant, or from the holder's own next wish; a model at rest isn't busy."""
+    scene = Scene("ab")
+    scene.press("a")
+    scene.now_s += 2
+    scene.press("a")
+    assert scene.lease.busy_s == 2
+    scene.chunk("a")
+    scene.now_s += 3
+    assert scene.lease.busy_s == 0
+    scene.press("a")
+    scene.now_s += 1
+    assert scene.lease.busy_s == 1
+
+
 # --- closing ------------------------------------------------------------------------------------
 
 

@@ -209,6 +209,22 @@ async def test_a_stream_that_ends_lets_the_others_go_on_at_once() -> None:
         await bob.close()
 
 
+async def test_the_hosts_figures_tell_of_a_model_that_is_stuck() -> None:
+    """How many wait, and for how long it has been at one chunk; a session's own don't."""
+    service = LeasedService(Journal(), max_chunks=1)
+    async with hosted(service) as host:
+        assert (await host.runtime_metrics())["lease"] == {"waiting": 0, "busy_seconds": 0}
+        alice = await Audience.come(host, chunk_s=3600)
+        await wait_until(lambda: alice.name in service.at_work, "alice computes")
+        bob = await Audience.come(host)
+        lease = (await host.runtime_metrics())["lease"]
+        assert lease["waiting"] == 1
+        assert lease["busy_seconds"] >= 0
+        assert "lease" not in await host.runtime_metrics(bob.name)
+        await bob.close()
+        await alice.close()
+
+
 async def test_whoever_leaves_the_line_takes_nothing_along() -> None:
     """The lease goes to the next one that is there."""
     service = LeasedService(Journal(), max_chunks=1)
