@@ -232,7 +232,8 @@ export class SessionRun {
     } else if (status.type === "expiring") {
       this.update({ upAtMs: Date.now() + status.inS * 1_000 });
     } else if (status.type === "draining") {
-      this.update({ movesAtMs: Date.now() + status.inS * 1_000 });
+      const { inS } = status;
+      this.update({ movesAtMs: inS === null ? null : Date.now() + inS * 1_000 });
     } else if (status.type === "lease") {
       this.update({ lease: status.lease });
     } else if (status.type === "first_frame" || status.type === "changed") {

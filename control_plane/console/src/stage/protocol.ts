@@ -25,7 +25,8 @@ export type StageStatus =
   | { readonly type: "frames" } // metadata of a chunk whose frames have been played
   | { readonly type: "control_ack"; readonly seq: number }
   | { readonly type: "expiring"; readonly inS: number }
-  | { readonly type: "draining"; readonly inS: number } // the stage closes then, the session moves
+  // The stage closes then and the session moves; null: it stays after all.
+  | { readonly type: "draining"; readonly inS: number | null }
   | { readonly type: "lease"; readonly lease: Lease }
   | { readonly type: "closed"; readonly reason: string | null }
   | { readonly type: "changed" }; // ask the API: returned, resumed, ending, new owner
@@ -72,8 +73,8 @@ function statusOf(body: Record<string, unknown>): StageStatus | null {
   if (type === "expiring") {
     return typeof body["in_s"] === "number" ? { type, inS: body["in_s"] } : null;
   }
-  if (type === "draining" && typeof body["in_s"] === "number") {
-    return { type, inS: body["in_s"] };
+  if (type === "draining" && "in_s" in body) {
+    return { type, inS: typeof body["in_s"] === "number" ? body["in_s"] : null };
   }
   if (type === "closed") {
     return { type, reason: typeof body["reason"] === "string" ? body["reason"] : null };

@@ -141,6 +141,10 @@ test("a stage that closes says in how many seconds; without them the API is aske
     type: "draining",
     inS: 80,
   });
+  expect(parseStatus(bytes({ type: "draining", in_s: null }), "x")).toEqual({
+    type: "draining",
+    inS: null,
+  });
   expect(parseStatus(bytes({ type: "draining", reason: "client_stop" }), "x")).toEqual({
     type: "changed",
   });
