@@ -9,6 +9,7 @@ another one serves; only when all of them refuse does the command end, with thei
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import sys
 import time
@@ -126,17 +127,18 @@ class Fleet:
         pause_s = _FIRST_PAUSE_S
         while not self._stopping.is_set():
             began_s = time.monotonic()
-            status = await self._run_once(member)
+            status, words = await self._run_once(member)
             if self._stopping.is_set():
                 return
-            self._note(member, status)
+            self._note(member, status, words)
             if time.monotonic() - began_s > _STEADY_AFTER_S:
                 pause_s = _FIRST_PAUSE_S
             _log.warning("node_ended", node=member.name, status=status, again_in_s=pause_s)
             await _sleep_unless(self._stopping, pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    async def _run_once(self, member: Member) -> int:
+    async def _run_once(self, member: Member) -> tuple[int, str]:
+        """Return how a run of the node ended, and its last plain words."""
         spec = ChildSpec(
             name=member.name,
             argv=(sys.executable, "-m", "gpu_node"),
@@ -149,14 +151,14 @@ class Fleet:
         self._running[member.name] = child
         _log.info("node_started", node=member.name, pid=child.pid)
         try:
-            return await child.wait()
+            return await child.wait(), sentence_of(child.tail)
         finally:
             del self._running[member.name]
-            self._last_words = sentence_of(child.tail)
 
-    def _note(self, member: Member, status: int) -> None:
+    def _note(self, member: Member, status: int, words: str) -> None:
         if status in self._refusals:
             self._refused[member.name] = status
+            self._last_words = words
             if len(self._refused) == len(self._members):
                 self._finish(status)
         else:
@@ -182,13 +184,14 @@ class Fleet:
 
 
 def sentence_of(tail: Iterable[str]) -> str:
-    """Return the plain lines at the end of what a node printed; log lines are JSON."""
-    plain: list[str] = []
-    for line in reversed(list(tail)):
-        if line.startswith("{"):
-            break
-        plain.insert(0, line.removeprefix("greenroom node: "))
-    return "\n".join(plain)
+    """Return the last plain lines of what a node printed; log lines are JSON."""
+    backwards = itertools.dropwhile(_is_log_line, reversed(list(tail)))
+    plain = list(itertools.takewhile(lambda line: not _is_log_line(line), backwards))
+    return "\n".join(line.removeprefix("greenroom node: ") for line in reversed(plain))
+
+
+def _is_log_line(line: str) -> bool:
+    return line.startswith("{")
 
 
 async def _sleep_unless(event: asyncio.Event, seconds: float) -> None:

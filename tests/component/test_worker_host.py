@@ -13,11 +13,13 @@ import psutil
 import pytest
 
 from gpu_node.worker.host import ChildHost
+from gpu_node.worker.watch import STUCK_AFTER_S
 from shared.errors import BadChunk, InvalidConfig, ServiceFault, ServiceLoadFailed, ServiceLost
 from tests.support import synthetic_service
 from tests.support.wait import scaled_s, wait_until
 from tests.support.worker_child import (
     HOSTILE,
+    SOON_S,
     child_host,
     plan_for,
     service_file,
@@ -143,7 +145,8 @@ async def test_a_child_that_breaks_is_gone_with_its_sessions_and_nothing_else(
     tmp_path: Path, where: str, how: str, why: str
 ) -> None:
     """Whoever waits for something hears why; closing what it held succeeds."""
-    async with child_host(HOSTILE, tmp_path) as host:
+    limit_s = SOON_S if how in ("hold_gil", "loop") else STUCK_AFTER_S
+    async with child_host(HOSTILE, tmp_path, stuck_after_s=limit_s) as host:
         bystander = host.chunks(await host.create_session({}))
         await anext(bystander)
         config = {"break_in": where, "break_how": how}
@@ -181,7 +184,9 @@ async def test_a_child_that_breaks_is_gone_with_its_sessions_and_nothing_else(
 )
 async def test_memory_has_a_limit(tmp_path: Path, how: str, fault: type[ServiceFault]) -> None:
     """One greedy step is a fault of the session; whoever takes the last crumb ends the child."""
-    async with child_host(HOSTILE, tmp_path, memory_limit_bytes=MEMORY_BYTES) as host:
+    async with child_host(
+        HOSTILE, tmp_path, memory_limit_bytes=MEMORY_BYTES, stuck_after_s=SOON_S
+    ) as host:
         stream = host.chunks(await host.create_session({"break_in": "pull", "break_how": how}))
         with pytest.raises(ServiceFault) as caught:
             _ = [chunk async for chunk in stream]
@@ -246,10 +251,10 @@ async def test_a_child_that_wont_stop_is_ended(tmp_path: Path) -> None:
 async def test_what_a_service_leaves_running_goes_with_it(tmp_path: Path) -> None:
     """A process that it started holds its output open and would live for long."""
     async with child_host(HOSTILE, tmp_path) as host:
+        born = ["sleep", f"600.{host.pid:07}"]
         with pytest.raises(ServiceLost, match="exit status 5"):
             await host.create_session({"break_in": "create", "break_how": "bear_children"})
-    left = [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "600"]]
-    assert left == []
+    assert [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == born] == []
 
 
 async def test_a_child_knows_neither_media_server_nor_registry(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from shared.store import Registry
 from tests.support.redis_server import POOL
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wait import wait_until
-from tests.support.worker_child import HOSTILE, STUCK_AFTER_S, service_file, worker_pids
+from tests.support.worker_child import HOSTILE, SOON_S, service_file, worker_pids
 
 LONG_S = 30.0
 
@@ -27,7 +27,6 @@ def in_child(folder: Path, **options: Any) -> dict[str, Any]:
         "pipe_path": HOSTILE,
         "skip_validation": True,
         "data_dir": folder,
-        "worker_stuck_after_s": STUCK_AFTER_S,
         "max_sessions_per_worker": 2,
         **options,
     }
@@ -112,7 +111,8 @@ async def test_whatever_breaks_the_child_the_node_beats_and_no_slot_is_lost(
     redis_url: str, registry: Registry, tmp_path: Path, how: str
 ) -> None:
     """The one who did it and the one beside it return; their rooms are left, their slots free."""
-    options = in_child(tmp_path, worker_memory_limit_gib=0.9)
+    limit_s = 10.0 if how == "exit" else SOON_S
+    options = in_child(tmp_path, worker_memory_limit_gib=0.9, worker_stuck_after_s=limit_s)
     async with running_node(redis_url, registry, **options) as node:
         bystander, _ = await node.play(identity="bob")
         hostile = await node.open(break_in="pull", break_how=how)

@@ -72,7 +72,7 @@ def _allocate_once() -> None:
 
 def _bear_children() -> None:
     """Leave a process behind that would live for long, and end."""
-    subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)
+    subprocess.Popen(["sleep", f"600.{os.getpid():07}"])
     os._exit(5)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -14,7 +15,8 @@ from tests.support.wait import scaled_s
 
 SERVICES = Path(__file__).parents[1] / "services"
 HOSTILE = SERVICES / "hostile_at_will.py"
-STUCK_AFTER_S = scaled_s(2.0)
+SOON_S = scaled_s(2.0)
+"""When a child that is made to be stuck is found; for others that would be too soon."""
 
 
 def service_file(folder: Path, like: Path, more: str = "") -> Path:
@@ -45,21 +47,20 @@ def shared_memory() -> int:
     return Path("/proc/self/maps").read_text().count("memfd:greenroom-chunk")
 
 
-def plan_for(path: Path, folder: Path, *, memory_limit_bytes: int = 0) -> ChildPlan:
-    """A child that is found stuck soon."""
+def plan_for(path: Path, folder: Path, **options: Any) -> ChildPlan:
+    """A child that is ended soon when it won't end."""
     return ChildPlan(
         path=path,
         gpu_ids=None,
         env=child_environment({}),
         log=folder / "worker.log",
-        memory_limit_bytes=memory_limit_bytes,
-        stuck_after_s=STUCK_AFTER_S,
-        stop_within_s=STUCK_AFTER_S,
+        stop_within_s=SOON_S,
+        **options,
     )
 
 
 @asynccontextmanager
-async def child_host(path: Path, folder: Path, **options: int) -> AsyncIterator[ChildHost]:
+async def child_host(path: Path, folder: Path, **options: Any) -> AsyncIterator[ChildHost]:
     """Run a service in a child for the length of the block; nothing of it is left after that."""
     host = ChildHost(plan_for(path, folder, **options))
     try:
