@@ -68,10 +68,14 @@ class Holdings:
     """Never cancelled: a pipeline session that comes into being must be closed."""
     stuck: bool = False
     """The clean-up takes longer than it may; the session stays listed until it's through."""
+    credited_s: float = 0.0
+    """By how many seconds without a room, the present loss included, its limit was put off."""
 
     def unheard_s(self) -> float:
-        """For how long by now nothing of the session could be seen or heard."""
-        return 0.0 if self.stage is None else self.stage.unheard_s
+        """For how long by now nothing of it could be seen or heard, without what was credited."""
+        if self.stage is None:
+            return 0.0
+        return self.stage.unheard_s - max(0.0, self.credited_s - self.stage.lost_s)
 
     def silent_s(self) -> float:
         """For how long the session was silent here, in all."""

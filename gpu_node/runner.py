@@ -50,6 +50,8 @@ _log = structlog.get_logger()
 
 JOIN_WITHIN_S = 10.0
 """First join; the registry's own limit is 15 s."""
+CREDIT_EVERY_S = 5.0
+"""While the room is lost; else a session near its limit would end before its picture is back."""
 
 
 class Halted(Exception):
@@ -212,6 +214,7 @@ class Runner:
         pipeline_session_id = await self._create(request)
         await self._advance(SessionState.RUNNING, pipeline_session_id=pipeline_session_id)
         self._aside("pack", until_available(self._bundle.pack))
+        self._aside("credits", self._credit_while_dark(stage))
         dialogue.open(pipeline_session_id)
         if record.attempt > 1:
             stage.say(self._status.resumed(record.attempt))
@@ -349,8 +352,15 @@ class Runner:
         if stage is not None and stage.lost_s > 0:
             self._aside("credit", self._credit(stage.lost_s))
 
+    async def _credit_while_dark(self, stage: Stage) -> None:
+        while True:
+            await asyncio.sleep(CREDIT_EVERY_S)
+            if stage.dark_s > 0:
+                await self._credit(stage.lost_s + stage.dark_s)
+
     async def _credit(self, lost_s: float) -> None:
         await self._claim.credit(lost_s)
+        self._holdings.credited_s = max(self._holdings.credited_s, lost_s)
         await until_available(self._bundle.pack)  # or a session that is brought back loses it
 
     def _aside(self, what: str, work: Coroutine[Any, Any, object]) -> None:

@@ -103,7 +103,7 @@ class Stage:
         self._unplayed_since_s: float | None = None
         """When the room was lost in the middle of the play, until a frame leaves again."""
         self.lost_s = 0.0
-        """Seconds of play that losses of the room have taken, in all."""
+        """Seconds of play that losses of the room have taken; the present one comes on top."""
         self._losses = 0
         self._outbox: deque[Status] = deque(maxlen=_KEPT_STATUSES)
         self._filled = asyncio.Event()
@@ -145,6 +145,13 @@ class Stage:
     def unheard_s(self) -> float:
         """For how long by now nothing could leave, whatever the reason."""
         return self._backstage.clock.monotonic_s() - self._heard_at_s
+
+    @property
+    def dark_s(self) -> float:
+        """For how long by now the room is lost in the middle of the play; 0 if it isn't."""
+        if self._unplayed_since_s is None:
+            return 0.0
+        return self._backstage.clock.monotonic_s() - self._unplayed_since_s
 
     async def until_audible(self) -> None:
         """Return when the worker is in the room and the node lease holds."""

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from gpu_node.room import Lost
+from shared.records import SessionLimits
 from shared.states import Reason, SessionState
 from shared.store import Registry
 from tests.support.redis_server import POOL, RawRedis
@@ -108,6 +109,42 @@ async def test_the_seconds_of_a_room_that_was_lost_and_found_are_given_back(
         await wait_until(later, "its end is put off")
         record = f"gr:{{default}}:s:{session_id}"
         assert 900 < int(str(raw_redis.hget(record, "credited"))) <= lost_s * 1000 + 50
+
+
+async def test_a_limit_stands_still_while_the_room_is_lost(
+    redis_url: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss that is longer than what a session had left doesn't end it."""
+    monkeypatch.setattr("gpu_node.runner.CREDIT_EVERY_S", 0.2)
+    async with running_node(redis_url, registry) as node:
+        session_id, alice = await node.play(limits=SessionLimits(session_s=2.0))
+        began_s, seen = time.monotonic(), len(alice.frames)
+        node.venue.reachable = False
+        node.venue.stage(session_id).cut()
+
+        async def is_over() -> bool:
+            await registry.sweep_deadlines(POOL)
+            return time.monotonic() - began_s > 3.0
+
+        await wait_until(is_over, "its limit would be over")
+        node.venue.reachable = True
+        await wait_until(lambda: len(alice.frames) > seen, "it plays on", timeout_s=10)
+        assert (await registry.read(session_id)).state is SessionState.RUNNING
+
+
+async def test_no_second_is_given_back_twice(
+    redis_url: str, registry: Registry, raw_redis: RawRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was credited while the room was lost isn't left over once more by the giving back."""
+    monkeypatch.setattr("gpu_node.runner.CREDIT_EVERY_S", 0.3)
+    monkeypatch.setattr("gpu_node.stage.REJOIN_WITHIN_S", 2.0)
+    async with running_node(redis_url, registry) as node:
+        session_id, _ = await node.play()
+        record = f"gr:{{default}}:s:{session_id}"
+        node.venue.reachable = False
+        node.venue.stage(session_id).cut()
+        await wait_until(lambda: raw_redis.hget(record, "left"), "it is given back", timeout_s=10)
+        assert int(str(raw_redis.hget(record, "left"))) <= 1_800_000
 
 
 async def test_a_room_that_cant_be_joined_gives_the_session_back(
