@@ -145,11 +145,14 @@ class Connection:
         return cast("bytes | None", await self.bounded(self._link(pool).rest.get(key)))
 
     async def command(self, pool: str, *parts: str | int) -> object:
-        """Send one command that only reads keys of *pool* and return its raw reply."""
+        """Send one command on keys of *pool*, harmless when repeated; return its raw reply.
+
+        None of those that scripts write: they are only read.
+        """
         return (await self.commands(pool, [parts]))[0]
 
     async def commands(self, pool: str, commands: Iterable[Sequence[str | int]]) -> list[object]:
-        """Send commands that only read keys of *pool*, in one go, and return their raw replies.
+        """Send such commands in one go, and return their raw replies.
 
         Raises:
             StoreUnavailable: No answer in time, or the server can't serve now.
