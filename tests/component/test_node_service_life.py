@@ -30,6 +30,8 @@ class Film:
 def get_service(): return Film()
 """
 
+IN_BOTH_PLACES = pytest.mark.parametrize("place", ["in-process", "process"])
+
 
 def service_file(folder: Path, *more: str) -> Path:
     """The synthetic service, and what a test adds to it."""
@@ -44,8 +46,9 @@ async def record_of(registry: Registry) -> NodeRecord | None:
     return nodes[0] if nodes else None
 
 
+@IN_BOTH_PLACES
 async def test_while_a_service_loads_its_step_and_its_last_line_are_seen(
-    redis_url: str, registry: Registry, tmp_path: Path
+    redis_url: str, registry: Registry, tmp_path: Path, place: str
 ) -> None:
     """And its seconds; once it serves there's nothing left of it."""
     gate = tmp_path / "gate"
@@ -57,7 +60,8 @@ async def test_while_a_service_loads_its_step_and_its_last_line_are_seen(
         f"    while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)",
         "SyntheticService.start = slow",
     )
-    node = RunningNode(redis_url, registry, pipe_path=path)
+    options = {"worker_mode": place, "data_dir": tmp_path}
+    node = RunningNode(redis_url, registry, pipe_path=path, **options)
     seen: NodeProgress | None = None
 
     async def is_seen() -> bool:
@@ -180,14 +184,20 @@ async def test_a_node_serves_after_its_service_made_a_frame(
         assert node.journal.created[0]["session_id"] == "warm-up"
 
 
+@IN_BOTH_PLACES
 async def test_a_film_plays_through_the_node_and_says_what_it_is(
-    redis_url: str, registry: Registry, tmp_path: Path
+    redis_url: str, registry: Registry, tmp_path: Path, place: str
 ) -> None:
     """To its end, and one after the other."""
     path = tmp_path / "film.py"
     path.write_text(FILM)
     async with running_node(
-        redis_url, registry, pipe_path=path, max_sessions_per_worker="auto"
+        redis_url,
+        registry,
+        pipe_path=path,
+        max_sessions_per_worker="auto",
+        worker_mode=place,
+        data_dir=tmp_path,
     ) as node:
         record = await record_of(registry)
         assert record is not None
@@ -203,13 +213,16 @@ async def test_a_film_plays_through_the_node_and_says_what_it_is(
             assert [int(seen.image[0, 0, 0]) for seen in alice.frames] == [0, 0, 1, 1, 2, 2]
 
 
+@IN_BOTH_PLACES
 async def test_the_rooms_stop_ends_a_film(
-    redis_url: str, registry: Registry, tmp_path: Path
+    redis_url: str, registry: Registry, tmp_path: Path, place: str
 ) -> None:
     """In the reference it went nowhere."""
     path = tmp_path / "film.py"
     path.write_text(FILM)
-    async with running_node(redis_url, registry, pipe_path=path) as node:
+    async with running_node(
+        redis_url, registry, pipe_path=path, worker_mode=place, data_dir=tmp_path
+    ) as node:
         session_id, alice = await node.play()
         alice.say({"type": "stop"})
         ended = await node.reaches(session_id, SessionState.CLOSED)
