@@ -26,8 +26,8 @@ _IN_WORDS = {
     Outcome.PASSED: "passed",
     Outcome.REMARKED: "passed with a remark",
     Outcome.FAILED: "failed",
-    Outcome.SKIPPED: "don't apply",
-    Outcome.NOT_RUN: "weren't run",
+    Outcome.SKIPPED: "skipped",
+    Outcome.NOT_RUN: "not run",
 }
 
 
