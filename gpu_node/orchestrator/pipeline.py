@@ -16,6 +16,7 @@ touched, so there is no lock between sessions. Actors report from their threads 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -155,7 +156,7 @@ class Pipeline:
             self._core.stop(session_id, self._clock())
             self._go_on()
 
-    async def close(self, session_id: str, timeout_s: float = _CLOSE_S) -> None:
+    async def close(self, session_id: str, timeout_s: float | None = _CLOSE_S) -> None:
         """Return when nothing of the session is left in any stage.
 
         Stops admission, drops what waits, waits for what is in flight, then has the stages let go,
@@ -171,11 +172,11 @@ class Pipeline:
             async with asyncio.timeout(timeout_s):
                 await asyncio.shield(task)
         except TimeoutError:
-            raise self._unclean(desk, timeout_s) from None
+            raise self._unclean(session_id, timeout_s or 0.0) from None
         if self._desks.get(session_id) is not desk:
             return  # somebody else closed it at the same time
         if self._core.uncleaned(session_id):
-            raise desk.session.cleanup_error or self._unclean(desk, timeout_s)
+            raise desk.session.cleanup_error or self._unclean(session_id, timeout_s or 0.0)
         self._core.forget(session_id)
         del self._desks[session_id]
 
@@ -216,9 +217,16 @@ class Pipeline:
 
     def close_from_thread(self, session_id: str, timeout_s: float = _CLOSE_S) -> None:
         """`close`, for a thread that isn't the loop's."""
-        if self._loop is not None:
-            work = self.close(session_id, timeout_s)
-            asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        if self._loop is None:
+            return
+        # The thread keeps the time: a loop holds on to its cancelled timers for a while.
+        closing = asyncio.run_coroutine_threadsafe(self.close(session_id, None), self._loop)
+        try:
+            closing.result(timeout_s)
+        except concurrent.futures.TimeoutError:
+            if not closing.cancel():  # it was through at the last moment
+                return closing.result()
+            raise self._unclean(session_id, timeout_s) from None
 
     def stop_from_thread(self, timeout_s: float = _STOP_S) -> None:
         """`aclose`, for a thread that isn't the loop's."""
@@ -334,9 +342,10 @@ class Pipeline:
         self._actors[stage].let_go(session_id, done)
         return await outcome
 
-    def _unclean(self, desk: _Desk, timeout_s: float) -> StageFailed:
-        stuck = [work.stage for work in desk.session.in_flight.values()]
-        stuck += self._core.uncleaned(desk.session.id)
+    def _unclean(self, session_id: str, timeout_s: float) -> StageFailed:
+        session = self._core.session(session_id)
+        stuck = [work.stage for work in list(session.in_flight.values())]
+        stuck += [*self._core.uncleaned(session_id), 0]
         return StageFailed(
             stage=self._plan.steps[stuck[0]].stage.id,
             what=f"it hasn't let go of a session within {timeout_s:g} s.",

@@ -138,8 +138,11 @@ async def test_a_close_that_takes_too_long_says_which_stage_holds_on() -> None:
         await wait_until(gate.entered.is_set, "the stage is at work")
         with pytest.raises(StageFailed, match="'only' failed: it hasn't let go of a session"):
             await pipeline.close("a", timeout_s=0.01)
+        with pytest.raises(StageFailed, match="'only' failed: it hasn't let go of a session"):
+            await asyncio.to_thread(pipeline.close_from_thread, "a", 0.01)
         gate.open.set()
-        await pipeline.close("a")
+        await asyncio.to_thread(pipeline.close_from_thread, "a")
+        assert pipeline.metrics()["sessions"] == 0
 
 
 async def test_a_full_mailbox_is_asked_again_and_nothing_is_lost() -> None:
