@@ -5,6 +5,7 @@ Built once in the agent, after the service was loaded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +26,10 @@ class RoomKeeper(Protocol):
 
     async def delete(self, session_id: str) -> None:
         """Delete the room, if it's there; raises `RoomsUnavailable`."""
+        ...
+
+    async def send_status(self, session_id: str, body: Mapping[str, object]) -> None:
+        """Say it to all in the room, whoever leaves it meanwhile; raises `RoomsUnavailable`."""
         ...
 
     async def probe(self) -> bool:

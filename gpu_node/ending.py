@@ -177,11 +177,20 @@ class Ending:
             self._unlist()
 
     async def _say_return(self, why: str) -> None:
-        """Tell the room before the worker leaves it: nobody else knows at once."""
-        stage = self._holdings.stage
-        if stage is not None:
-            stage.say(self._status.requeued(why))
-            await stage.flush(_SAY_WITHIN_S)
+        """Tell the room before the worker leaves it: nobody else knows at once.
+
+        Through the media server, since what a worker says in the moment before it leaves may get
+        lost with it (measured); and only while it may be heard (R2).
+        """
+        stage, session_id = self._holdings.stage, self._claim.assignment.session_id
+        if stage is None or not stage.check():
+            return
+        said = self._backstage.keeper.send_status(session_id, self._status.requeued(why))
+        try:
+            async with asyncio.timeout(_SAY_WITHIN_S):
+                await said
+        except (RoomsUnavailable, TimeoutError) as fault:
+            self._log.warning("return_not_told", why=str(fault))
 
     async def _vanish(self) -> None:
         metrics.fenced()

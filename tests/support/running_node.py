@@ -12,7 +12,7 @@ rooms as controller or viewer::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,13 @@ class FakeKeeper:
         """Put everybody out."""
         self.deleted.append(session_id)
         self._venue.stage(session_id).delete()
+
+    async def send_status(self, session_id: str, body: Mapping[str, object]) -> None:
+        """Everybody hears it, workers aside; fails while the venue is out."""
+        if not self._venue.reachable:
+            raise RoomsUnavailable(why="the fake venue is out")
+        for person in self._venue.stage(session_id).people.values():
+            person.statuses.append(dict(body))
 
     async def probe(self) -> bool:
         """Whether the venue is reachable."""
