@@ -224,9 +224,9 @@ class Pipeline:
         try:
             closing.result(timeout_s)
         except concurrent.futures.TimeoutError:
-            if not closing.cancel():  # it was through at the last moment
-                return closing.result()
-            raise self._unclean(session_id, timeout_s) from None
+            if closing.cancel():
+                raise self._unclean(session_id, timeout_s) from None
+            closing.result()  # it was through at the last moment
 
     def stop_from_thread(self, timeout_s: float = _STOP_S) -> None:
         """`aclose`, for a thread that isn't the loop's."""
