@@ -17,6 +17,7 @@ from gpu_node.fleet import Fleet, gpus_of_nodes, members_of
 from gpu_node.heartbeat import NodeLease
 from gpu_node.kept_name import hold_kept_name
 from gpu_node.livekit_room import LiveKitRooms
+from gpu_node.memory import keep_large_buffers_off_the_heap
 from gpu_node.settings import NodeSettings, choose_gpus, remove_proxy_variables
 from gpu_node.watchdog import kill_this_process
 from shared.clock import SystemClock
@@ -61,6 +62,7 @@ async def _run_fleet(settings: NodeSettings) -> int:
 
 
 async def _run(settings: NodeSettings) -> int:
+    keep_large_buffers_off_the_heap()
     signals = StopSignals()
     signals.install()
     secret = settings.livekit_api_secret.get_secret_value()
