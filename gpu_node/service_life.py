@@ -26,6 +26,7 @@ from gpu_node import metrics
 from gpu_node.heartbeat import Heartbeat
 from gpu_node.load_progress import LoadProgress
 from gpu_node.services.contract import Capacity, ServiceTraits
+from gpu_node.services.devices import settle
 from gpu_node.services.host import ServiceHost
 from gpu_node.services.hosting import Host
 from gpu_node.services.last_words import LastWords
@@ -159,6 +160,8 @@ class ServiceLife:
             else:
                 return
             await self._let_go()
+            self._host = None  # or what it holds would lie beside what the next attempt loads
+            await in_thread("service-settle", settle)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

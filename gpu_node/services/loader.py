@@ -36,6 +36,7 @@ class LoadedService:
     """For server push: the adapter that gives it this shape."""
     mode: ServiceMode = ServiceMode.BIDIRECTIONAL
     """What the file itself keeps."""
+    module: ModuleType | None = None
 
     @property
     def name(self) -> str:
@@ -43,8 +44,9 @@ class LoadedService:
         return self.path.name
 
     def unload(self) -> None:
-        """Forget the module."""
-        sys.modules.pop(self.module_name, None)
+        """Forget the module, unless the same file has been loaded anew meanwhile."""
+        if self.module is None or sys.modules.get(self.module_name) is self.module:
+            sys.modules.pop(self.module_name, None)
 
 
 def find_service_file(path: Path | None) -> Path:
@@ -77,6 +79,7 @@ def load(path: Path, *, gpu_num: int, gpu_ids: list[str] | None) -> LoadedServic
         module_name=name,
         service=ServerPushAdapter(service) if mode is ServiceMode.SERVER_PUSH else service,
         mode=mode,
+        module=module,
     )
 
 

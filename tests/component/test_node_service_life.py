@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
+import weakref
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,28 @@ async def test_a_service_that_fails_at_first_is_tried_again(
     await node.ready()
     await node.play()
     await node.aclose()
+
+
+async def test_a_failed_attempt_leaves_nothing_beside_the_next_one(
+    redis_url: str, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two copies of a model's weights fit nowhere."""
+    monkeypatch.setattr(service_life, "_FIRST_PAUSE_S", 0.01)
+    alive: weakref.WeakSet[object] = weakref.WeakSet()
+    monkeypatch.setattr(builtins, "_alive", alive, raising=False)
+    path = service_file(
+        tmp_path,
+        "import builtins, gc",
+        "class Weights: pass",
+        "def counting(self):",
+        "    self.weights = Weights()",
+        "    builtins._alive.add(self.weights)",
+        "    raise OSError(f'{len(builtins._alive)} in memory')",
+        "SyntheticService.start = counting",
+    )
+    node = RunningNode(redis_url, registry, pipe_path=path, start_attempts=3)
+    with pytest.raises(ServiceLoadFailed, match="OSError: 1 in memory"):
+        await node.task
 
 
 async def test_after_the_last_attempt_the_node_ends(

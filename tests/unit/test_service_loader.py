@@ -98,6 +98,17 @@ def test_the_module_is_registered_under_its_own_name_until_unloaded(write: Write
     assert loaded.module_name not in sys.modules
 
 
+def test_a_late_unload_leaves_the_module_of_the_next_load(write: Write) -> None:
+    """A service that failed may still be on its way out while the next attempt runs."""
+    path = write(GOOD, "def get_service(): return World()")
+    first = load(path, gpu_num=1, gpu_ids=None)
+    second = load(path, gpu_num=1, gpu_ids=None)
+    first.unload()
+    assert sys.modules[second.module_name] is second.module
+    second.unload()
+    assert second.module_name not in sys.modules
+
+
 def test_two_files_of_one_name_never_share_a_module(tmp_path: Path) -> None:
     """The name is made from the whole path."""
     assert module_name_of(tmp_path / "a" / "world.py") != module_name_of(
