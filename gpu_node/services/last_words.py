@@ -2,8 +2,8 @@
 
 Whatever it prints or logs goes where it always went; its last line is remembered on the way. So
 streams are wrapped, not replaced, and no log handler is added: a handler on the root logger would
-make a file's own ``logging.basicConfig`` do nothing. Lines of the thread that listens, which are
-our own, don't count. What native code writes to the descriptors isn't seen.
+make a file's own ``logging.basicConfig`` do nothing. Lines of threads that ran before, which are
+the node's own, don't count. What native code writes to the descriptors isn't seen.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class LastWords:
     def __init__(self) -> None:
         self.line = ""
         self._listening = False
-        self._our_thread = threading.get_ident()
+        self._our_threads: frozenset[threading.Thread] = frozenset()
         self._out: tuple[TextIO, TextIO] | None = None
         self._err: tuple[TextIO, TextIO] | None = None
         self._records: tuple[RecordFactory, RecordFactory] | None = None
 
     def __enter__(self) -> Self:
+        self._our_threads = frozenset(threading.enumerate())
         self._listening = True
         self._out = (sys.stdout, _overheard(sys.stdout, self.hear))
         self._err = (sys.stderr, _overheard(sys.stderr, self.hear))
@@ -71,7 +72,7 @@ class LastWords:
 
     def hear(self, text: str) -> None:
         """Keep the last line of *text* that says something."""
-        if not self._listening or threading.get_ident() == self._our_thread:
+        if not self._listening or threading.current_thread() in self._our_threads:
             return
         for piece in reversed(_BREAKS.split(text)):
             said = "".join(c for c in _ESCAPES.sub("", piece).strip() if c.isprintable())

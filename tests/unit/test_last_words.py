@@ -61,11 +61,21 @@ def test_a_log_line_is_heard_on_its_way_to_whoever_handles_it(
 
 
 def test_our_own_lines_are_not_the_services() -> None:
-    """The listening thread is the agent's."""
+    """Whoever ran before the service was loaded is the agent: its loop, its heartbeat."""
+    beat, done = threading.Event(), threading.Event()
+
+    def beats() -> None:
+        beat.wait()
+        sys.stdout.write("beats_unanswered\n")
+        done.set()
+
+    threading.Thread(target=beats).start()
     with LastWords() as words:
         elsewhere(lambda: sys.stdout.write("shard 3\n"))
         sys.stdout.write('{"event": "node_registered"}\n')
         logging.getLogger("ours").warning("beats_unanswered")
+        beat.set()
+        done.wait()
         assert words.line == "shard 3"
 
 
