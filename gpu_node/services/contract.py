@@ -9,6 +9,7 @@ methods it has, bidirectional first, so a file needs no import from us. The thre
 ``push_chunk``       the service loop's thread; must not block, tolerates unknown ids
 ``pull_chunks``      iterated on the service loop; its end is the end of the session
 ``close_session``    a worker thread; may block
+``serve``            a thread and an event loop of its own for each film; may block
 ==================  =====================================================================
 
 All sessions share that one service loop, so a service may use asyncio objects across the three
