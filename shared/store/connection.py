@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -54,6 +55,8 @@ _TRANSIENT = (
 )
 _TRANSIENT_WORDS = ("BUSY", "NOREPLICAS", "MISCONF")
 """Replies that say "not now" and have no class in redis-py."""
+_FORBIDDEN = re.compile(r"^(NOPERM|The user executing the script)|has no permissions")
+"""As servers say it of a command, of a key, and within a script."""
 
 
 def unavailable(fault: Exception) -> StoreUnavailable | None:
@@ -67,6 +70,8 @@ def unavailable(fault: Exception) -> StoreUnavailable | None:
             why = "it is loading its data"
         case redis.exceptions.AuthenticationError():
             why = "it refuses our password"
+        case _ if _FORBIDDEN.search(str(fault)):
+            why = "its user list doesn't let our user do that"
         case redis.exceptions.ConnectionError() | OSError():
             why = "no connection"
         case redis.exceptions.MovedError():
