@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import numpy as np
 from livekit import rtc
 from livekit.rtc._proto.track_pb2 import FrameMetadataFeature
 from livekit.rtc._proto.video_frame_pb2 import FrameMetadata
@@ -82,7 +83,7 @@ class LiveKitTracks:
         if self._closed or self._video is None or not self._plays():
             return
         height, width = frame.shape[:2]
-        buffer = frame.tobytes()
+        buffer = _pixels(frame)
         if len(buffer) != height * width * _BYTES_PER_PIXEL:
             raise BadChunk(f"A frame of shape {frame.shape}, {frame.dtype} can't be played.")
         self._video.capture_frame(
@@ -209,3 +210,14 @@ class LiveKitTracks:
     async def _unpublished(self, sid: str) -> None:
         with contextlib.suppress(UnpublishTrackError):
             await self._room.local_participant.unpublish_track(sid)
+
+
+def _pixels(frame: Frame) -> memoryview | bytes:
+    """The bytes of *frame* without a copy of them, if it is laid out as the SDK wants it.
+
+    That takes a view of a writable array of one dimension; of anything else the SDK makes a copy.
+    It has read them when the capture returns.
+    """
+    if frame.flags.c_contiguous and frame.flags.writeable and frame.dtype == np.uint8:
+        return frame.reshape(-1).data
+    return frame.tobytes()
