@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 FPS, CHUNK_FRAMES = 16, 4
-WIDTH, HEIGHT = 416, 240
+WIDTH, HEIGHT = 832, 480
 TURNS: list[tuple[str, float, float]] = []
 """Session, begin and end of each chunk; for whoever runs it in the same process."""
 

@@ -1,7 +1,8 @@
 """What would the SDK alone cost? A process that plays the same pictures into rooms, and no more.
 
-Started by the benchmark: reads a line of JSON (url, tokens, seconds) and prints one line when it
-plays and one with what it cost. ``w`` on the control topic makes the next picture white.
+Pixels are handed over as in the SDK's examples. Started by the benchmark: reads a line of JSON
+(url, tokens, seconds) and prints one line when it plays and one with what it cost. ``w`` on the
+control topic makes the next picture white.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 from typing import Any
 
+import numpy as np
 from livekit import rtc
 from livekit.rtc._proto.track_pb2 import FrameMetadataFeature
 from livekit.rtc._proto.video_frame_pb2 import FrameMetadata
@@ -45,13 +47,13 @@ class RawRoom:
             frame_metadata_features=[FrameMetadataFeature.FMF_FRAME_ID],
         )
         await self._room.local_participant.publish_track(track, options)
-        shown = [picture.tobytes() for picture in pictures()]
-        white = bytes([255]) * len(shown[0])
+        shown = pictures()
+        white = np.full_like(shown[0], 255)
         due_s = time.monotonic()
         while True:
             picture = white if self._white else shown[self.frames % len(shown)]
             source.capture_frame(
-                rtc.VideoFrame(WIDTH, HEIGHT, rtc.VideoBufferType.RGB24, picture),
+                rtc.VideoFrame(WIDTH, HEIGHT, rtc.VideoBufferType.RGB24, picture.tobytes()),
                 metadata=FrameMetadata(frame_id=self.frames),
             )
             self.frames += 1

@@ -33,9 +33,12 @@ class Results:
 
 
 def ratio(results: Results, rooms: int) -> float:
-    """Return what a room of a node costs by what it costs the SDK alone."""
-    cores = {one.way: one.cores for one in results.loads if one.rooms == rooms}
-    return cores[IN_PROCESS] / cores[RAW]
+    """Return what a frame of a node costs by what it costs the SDK alone.
+
+    Per frame, since on a busy machine the two don't come to the same frame rate.
+    """
+    frame = {one.way: one.cores / one.frames_per_s for one in results.loads if one.rooms == rooms}
+    return frame[IN_PROCESS] / frame[RAW]
 
 
 def missed(results: Results) -> list[int]:
@@ -55,18 +58,30 @@ def _targets(results: Results) -> str:
     for rooms in sorted({one.rooms for one in results.loads}):
         found = ratio(results, rooms)
         met = "met" if found <= MOST_OF_RAW else "MISSED"
-        what = f"processor time per room at {rooms}, by the SDK's alone"
+        what = f"processor time per frame, {rooms} rooms, by the SDK's alone"
         rows.append((what, f"≤ {MOST_OF_RAW:.2f}", f"{found:.2f}", met))
     return _table(("target", "wanted", "found", ""), rows)
 
 
 def _loads(results: Results) -> str:
-    head = (f"{WIDTH} × {HEIGHT} at {FPS} fps", "rooms", "frames/s per room", "core per room")
+    head = (
+        f"{WIDTH} × {HEIGHT} at {FPS} fps",
+        "rooms",
+        "frames/s per room",
+        "core per room",
+        "ms per frame",
+    )
     rows = [
-        (one.way, str(one.rooms), f"{one.frames_per_s:.1f}", f"{one.cores:.1%}")
+        (
+            one.way,
+            str(one.rooms),
+            f"{one.frames_per_s:.1f}",
+            f"{one.cores:.1%}",
+            f"{1000 * one.cores / one.frames_per_s:.2f}",
+        )
         for one in results.loads
     ]
-    rows.append(("a node without rooms", "0", "–", f"{results.idle_cores:.1%} in all"))
+    rows.append(("a node without rooms", "0", "–", f"{results.idle_cores:.1%} in all", "–"))
     return _table(head, rows)
 
 
