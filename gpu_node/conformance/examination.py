@@ -22,6 +22,7 @@ from typing import IO, Any
 from gpu_node.conformance.results import Begun, Outcome, Result, decoded
 from gpu_node.conformance.suite import ALL, FIRST, PLAYED
 from gpu_node.services.validation import Level, judge
+from gpu_node.settings import service_environment
 
 _LINES_SHOWN = 3
 _OUTPUT_READ_BYTES = 8192
@@ -172,6 +173,7 @@ class Child:
                 "gpu_node.conformance.child",
                 str(writing),
                 json.dumps(plan),
+                env=service_environment(),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

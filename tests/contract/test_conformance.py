@@ -110,6 +110,20 @@ async def test_a_film_is_checked_as_far_as_it_goes(tmp_path: Path) -> None:
     assert skipped == {"controls", "isolation", "late_messages", "hooks"}
 
 
+async def test_a_checked_service_doesnt_see_the_operators_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a node's child."""
+    monkeypatch.setenv("GREENROOM_LIVEKIT_API_SECRET", "a secret")
+    path = tmp_path / "curious.py"
+    path.write_text(
+        "import os\n"
+        "def get_service(): raise OSError([n for n in os.environ if n.startswith('GREENROOM')])\n"
+    )
+    results = await examined(path, "load")
+    assert "OSError: []" in results["load"].text
+
+
 async def test_a_single_check_is_run_by_itself() -> None:
     """With those that it needs."""
     results = await examined(SOUND, "load")
