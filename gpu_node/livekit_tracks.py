@@ -83,6 +83,7 @@ class LiveKitTracks:
         if self._closed or self._video is None or not self._plays():
             return
         height, width = frame.shape[:2]
+        self._size = self._size or (width, height)
         buffer = _pixels(frame)
         if len(buffer) != height * width * _BYTES_PER_PIXEL:
             raise BadChunk(f"A frame of shape {frame.shape}, {frame.dtype} can't be played.")
