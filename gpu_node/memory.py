@@ -4,14 +4,15 @@ Video encoders come and go with the rooms, each with buffers of some hundred KB 
 own. glibc keeps such buffers on its heaps as soon as it has seen one freed (its threshold for
 mapping them is dynamic), where they stay behind between small things that live on: measured half a
 megabyte to one per session. With a fixed threshold they are mapped and go back to the system when
-they're freed; the page faults cost a tenth of the copy of a frame.
+they're freed; the page faults cost a tenth of the copy of a frame. A service that computes on the
+processor inside of the node pays them for its arrays, too; in a process of its own it doesn't.
 """
 
 from __future__ import annotations
 
 import ctypes
 
-MAPPED_FROM_BYTES = 256 * 1024
+MAPPED_FROM_BYTES = 64 * 1024
 _M_MMAP_THRESHOLD = -3
 """Source: glibc's malloc.h."""
 
