@@ -209,6 +209,37 @@ async def test_stop_ends_the_session_on_both_sides(
 
 
 @BOTH
+async def test_stop_needs_no_answer(server_kind: type[WorldServer], make: Make) -> None:
+    """A server that has fallen silent can't hold the session back."""
+    async with server_kind(Habits(quiet_after=1)) as server:
+        world = make(remote(server))
+        async with playing(world) as (session, chunks):
+            await shown(chunks)
+            world.push_chunk(session, {"type": "stop"})
+            *_, last = await to_the_end(chunks)
+            assert last["type"] == "done"
+
+
+async def test_vllm_omni_hears_now_and_then_that_somebody_is_there() -> None:
+    """Else it would give up a session whose player pauses."""
+    clock = ManualClock()
+    async with VllmOmniServer() as server:
+        world = vllm_omni_world.vllm_omni_world(remote(server))
+        world._clock = clock.monotonic_s
+        async with playing(world) as (session, chunks):
+            await shown(chunks)
+            events = server.visits[0].events
+            for pings in (1, 2):
+                clock.move(21.0)
+                world.push_chunk(session, UP)
+
+                def has_heard(pings: int = pings) -> bool:
+                    return [event["type"] for event in events] == ["session.ping"] * pings
+
+                await wait_until(has_heard, "a ping")
+
+
+@BOTH
 async def test_a_cancelled_session_is_closed_too(
     server_kind: type[WorldServer], make: Make
 ) -> None:
@@ -270,7 +301,7 @@ async def test_nobody_is_waited_for_without_end(server_kind: type[WorldServer], 
                 await to_the_end(chunks)
     nobody = Remote(url=f"ws://127.0.0.1:{free_port()}/")
     async with playing(make(nobody)) as (_, chunks):
-        with pytest.raises(RuntimeError, match="can't be reached: Connection refused$"):
+        with pytest.raises(RuntimeError, match=r"can't be reached: Connection refused$"):
             await anext(chunks)
 
 
