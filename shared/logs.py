@@ -1,9 +1,10 @@
 """How does a process write its log lines?
 
-One line per event to standard out: JSON, or readable colours when a person looks at a terminal. An
-event is a fixed snake_case word, its data are fields; lines of libraries take the same way. Tokens
-and passwords inside texts are blotted out here, at the last door, because libraries put whole JWTs
-into their error messages.
+One line per event to standard out (an operator's command has its answer there, and its lines go to
+standard error): JSON, or readable colours when a person looks at a terminal. An event is a fixed
+snake_case word, its data are fields; lines of libraries take the same way. Tokens and passwords
+inside texts are blotted out here, at the last door, because libraries put whole JWTs into their
+error messages.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -38,10 +39,11 @@ def _redact_fields(
     return event
 
 
-def set_up_logs(*, level: str = "info") -> None:
-    """Send this process's log lines, our own and those of libraries, to standard out."""
+def set_up_logs(*, level: str = "info", to: TextIO | None = None) -> None:
+    """Send this process's log lines, our own and those of libraries, *to* (None: standard out)."""
     number = logging.getLevelNamesMapping()[level.upper()]
-    readable = sys.stdout.isatty()
+    out = to or sys.stdout
+    readable = out.isatty()
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -57,9 +59,9 @@ def set_up_logs(*, level: str = "info") -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(),
+        logger_factory=structlog.WriteLoggerFactory(out),
     )
-    handler = logging.StreamHandler(sys.stdout)
+    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],

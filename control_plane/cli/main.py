@@ -35,6 +35,7 @@ from control_plane.cli.settings import OperatorSettings
 from control_plane.cli.terminal import Terminal
 from shared.embedded.supervisor import ChildFailed
 from shared.errors import GreenroomError, StartupError
+from shared.logs import set_up_logs
 from shared.settings import child_environment, load, variable_of
 from shared.store.console import ask
 
@@ -168,6 +169,8 @@ def _become(module: str, env: Mapping[str, str], *arguments: str) -> NoReturn:
 
 def main() -> None:
     """Run the command line; the entry point of ``greenroom``."""
+    # What a command answers may go into a file or another program: no line of ours between it.
+    set_up_logs(level="warning", to=sys.stderr)
     try:
         app()
     except ChildFailed as failure:
