@@ -28,6 +28,7 @@ from shared.room_protocol import MAX_PROMPT_CHARS
 MAX_KEY_CHARS = 255
 MAX_IDENTITY_BYTES = 256
 """LiveKit's own limit: it lets no longer name in, and counts bytes."""
+_MOST_DIGITS = 20
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -199,6 +200,15 @@ async def read_body(request: Request, shape: type[B]) -> B:
         return shape.model_validate(parsed)
     except ValidationError as wrong:
         raise invalid_body(wrong) from wrong
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that *text* is, None for anything but a few digits.
+
+    Longer ones mean nothing here, and over some thousand digits Python itself refuses them.
+    """
+    is_one = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_one else None
 
 
 def check_identity(identity: str) -> str:

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from control_plane.api.bodies import LeanRoute
+from control_plane.api.bodies import LeanRoute, whole_number
 from control_plane.api.sessions import known_id
 from control_plane.events_hub import EventsHub, Follower
 from control_plane.session_news import News, Sight, Telling
@@ -63,8 +63,7 @@ def event_routes(*, hub: EventsHub, pools: tuple[str, ...]) -> APIRouter:
 
 def _last_id(request: Request) -> int | None:
     """Return the version that the client got last; what isn't one of ours counts as none."""
-    given = request.headers.get("last-event-id", "")
-    return int(given) if given.isascii() and given.isdigit() else None
+    return whole_number(request.headers.get("last-event-id", ""))
 
 
 class _EventStream(Response):

@@ -17,6 +17,7 @@ from control_plane.api.bodies import (
     SessionGone,
     SessionsFound,
     Waiting,
+    whole_number,
 )
 from control_plane.api.sessions import known_id
 from control_plane.lines import Lines, Reading
@@ -136,10 +137,10 @@ def _states(request: Request) -> frozenset[SessionState]:
 
 
 def _limit(request: Request, *, most: int) -> int:
-    given = request.query_params.get("limit", str(DEFAULT_LIMIT))
-    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= most:
+    limit = whole_number(request.query_params.get("limit", str(DEFAULT_LIMIT)))
+    if limit is None or not 1 <= limit <= most:
         raise InvalidRequest(f"The parameter 'limit' is wrong: use 1 to {most}.")
-    return int(given)
+    return limit
 
 
 def _cursor(request: Request, pools: tuple[str, ...]) -> Cursor | None:

@@ -160,7 +160,7 @@ async def test_an_unknown_session_has_no_stream(replica: Running) -> None:
             assert stream.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("nonsense", ["-1", "²", "yesterday"])
+@pytest.mark.parametrize("nonsense", ["-1", "²", "yesterday", "9" * 5000])
 async def test_an_id_that_is_none_of_ours_counts_as_none(replica: Running, nonsense: str) -> None:
     """The present state comes first, as for a new client."""
     parts, api = replica
