@@ -347,10 +347,14 @@ class Runner:
     def _on_first_frame(self) -> None:
         metrics.first_frame(self._backstage.clock.monotonic_s() - self._accepted_at_s)
         self._log.info("first_frame")
-        self._aside("note first frame", self._claim.note_first_frame())
+        self._aside("note first frame", self._note_first_frame())
         stage = self._holdings.stage
         if stage is not None and stage.lost_s > 0:
             self._aside("credit", self._credit(stage.lost_s))
+
+    async def _note_first_frame(self) -> None:
+        await self._claim.note_first_frame()
+        await until_available(self._bundle.pack)  # or it is brought back as one that never played
 
     async def _credit_while_dark(self, stage: Stage) -> None:
         while True:

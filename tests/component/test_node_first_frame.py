@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shared.states import SessionState
 from shared.store import Registry
-from tests.support.redis_server import POOL
+from tests.support.redis_server import POOL, RawRedis
 from tests.support.running_node import running_node
 from tests.support.wait import wait_until
 
@@ -24,3 +26,32 @@ async def test_the_first_frame_is_noted_under_its_epoch(redis_url: str, registry
         await wait_until(is_noted, "the first frame is noted")
         told = [event.what async for event in registry.trail.read(POOL) if event.session_id]
         assert told[-2:] == ["running", "first_frame"]
+
+
+async def test_a_registry_that_lost_everything_learns_again_that_it_plays(
+    redis_url: str, registry: Registry, raw_redis: RawRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks isn't told that a session which plays on has shown no frame yet."""
+    async with running_node(redis_url, registry, node_ttl_s=4.0, beat_interval_s=0.2) as node:
+        read, packed = node.agent._parts.registry.bundle, list[str]()
+
+        async def bundle(name: str) -> str | None:
+            packed.append(await read(name) or "")
+            return packed[-1] or None
+
+        monkeypatch.setattr(node.agent._parts.registry, "bundle", bundle)
+        session_id = await node.open(chunks=1000)
+        node.venue.stage(session_id).enter("alice")
+
+        async def noted() -> tuple[int, int] | None:
+            facts = await registry.inspection.look(POOL, sessions=[session_id])
+            (session,) = facts.sessions
+            epoch, at_ms = session.number("first_frame_epoch"), session.number("first_frame")
+            is_now = epoch is not None and epoch == session.number("epoch")
+            return (epoch, at_ms) if is_now and at_ms is not None and epoch is not None else None
+
+        before = await wait_until(noted, "the first frame is noted")
+
+        await wait_until(lambda: any("first_frame" in text for text in packed), "the node keeps it")
+        raw_redis.flushall()
+        assert await wait_until(noted, "it is known again", timeout_s=10) == before

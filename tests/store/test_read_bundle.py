@@ -23,6 +23,17 @@ def test_a_bundle_holds_what_was_asked_and_granted(world: World) -> None:
     assert bundle["left"] == "1200000"
 
 
+def test_it_keeps_since_when_something_is_seen(world: World) -> None:
+    """A session that plays is brought back as one that plays, not as one without a frame."""
+    world.add_node()
+    world.bring("a", "running")
+    assert "first_frame" not in json.loads(world.bundle("a"))["record"]
+    world.run("note_first_frame", **world.owner("a"))
+    kept = json.loads(world.bundle("a"))["record"]
+    assert kept["first_frame_epoch"] == str(world.epoch("a"))
+    assert kept["first_frame"] == world.fact(f"s:{sid('a')}", "first_frame")
+
+
 def test_it_says_nothing_of_what_is_being_done(world: World) -> None:
     """State, node, epoch and who is in the room come from whoever adopts."""
     world.add_node()

@@ -1,8 +1,8 @@
--- What a node keeps of a session to bring it back (R14): what was asked and granted, never what is being
--- done.
+-- What a node keeps of a session to bring it back (R14): what was asked and granted, and since when its user
+-- sees something, never what is being done.
 local KEPT = {'ticket', 'created', 'attempt', 'counts', 'mates', 'admitted', 'idem', 'idh', 'started',
-  'left', 'credited', 'd_queued', 'd_assigned', 'd_joining', 'd_controller', 'd_room_empty', 'd_starting', 'd_session',
-  'd_draining'}
+  'left', 'credited', 'first_frame', 'first_frame_epoch', 'd_queued', 'd_assigned', 'd_joining', 'd_controller',
+  'd_room_empty', 'd_starting', 'd_session', 'd_draining'}
 
 local function pack(sid)
   local record = redis.call('HMGET', key('s', sid), unpack(KEPT))
