@@ -20,6 +20,8 @@ https://docs.sglang.io/cookbook/diffusion/LingBot-World/LingBot-World-2.0 and in
   nothing. A server that closes by itself has failed, unless ``max_chunks`` was asked for.
 - ``realtime_output_pacing`` stands in the source alone: a server that is quicker than its film then
   waits, instead of filling the network with pictures from before the newest control.
+- Some states of the source end a session whose client says nothing for long, and know a
+  ``heartbeat``. The page has neither, and other states answer it with an error: none is sent.
 - Sound isn't part of it.
 """
 
