@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import kubernetes_validate
@@ -124,10 +124,21 @@ def kubernetes(deploy: Path, _folder: Path) -> str:
     return "\n".join(wrong)
 
 
-def here(path: Path, folder: Path) -> str:
-    """Return a file's text with addresses and folders that this machine has."""
+def here(path: Path, folder: Path, ports: Mapping[str, int] | None = None) -> str:
+    """Return a file's text with addresses and folders that this machine has.
+
+    Args:
+        path: The file.
+        folder: Stands for all folders that it names.
+        ports: Where its neighbours listen, by name; left out: on the ports that it names.
+    """
+    listening = ports or {}
     text = path.read_text().replace("/tmp/", f"{folder}/")  # noqa: S108 - what the file says
-    text = re.sub(r"\b(replica-\d|livekit):(\d+)", r"127.0.0.1:\2", text)
+    text = re.sub(
+        r"\b(replica-\d|livekit):(\d+)",
+        lambda found: f"127.0.0.1:{listening.get(found[1], found[2])}",
+        text,
+    )
     text = text.replace("/etc/nginx/greenroom-", f"{folder}/greenroom-")
     return text.replace("/etc/greenroom/tls", str(folder))
 
