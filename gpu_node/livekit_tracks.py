@@ -7,7 +7,7 @@ What the SDK forces on us (each measured):
 - A too short frame buffer is accepted and read beyond its end, a sound queue whose length is no
   multiple of 10 ms ends the process, a capture after ``aclose`` raises: all are ruled out here.
 - A publish must not be cancelled: its event comes all the same, and the SDK stumbles over a track
-  that it doesn't know. So it runs to its end as a task of its own.
+  that it doesn't know. So it runs to its end as a task of its own, or to the connection's.
 - RGB24 is taken as red, green, blue, and costs a tenth of widening to RGBA in numpy first.
 - A track is made for one size or sound format. Frames of another size get a new track, published
   before the old one goes, so that a page which follows tracks plays on.
@@ -63,6 +63,9 @@ class LiveKitTracks:
         """Of the frames that the present video track is for; None before the first one."""
         self._audio: rtc.AudioSource | None = None
         self._audio_out: rtc.LocalTrackPublication | None = None
+        self._sources: list[rtc.VideoSource | rtc.AudioSource] = []
+        """All that aren't closed; a sound source has a thread of its own."""
+        self._publishing: set[asyncio.Task[Any]] = set()
         self._closed = False
 
     async def publish_video(self, fps: int) -> None:
@@ -146,12 +149,15 @@ class LiveKitTracks:
     async def aclose(self) -> None:
         """Free the sources; after the room was disconnected."""
         self._closed = True
-        for source in (self._video, self._audio):
-            if source is not None:
-                await source.aclose()
+        for publishing in set(self._publishing):  # without a connection some wait for ever
+            publishing.cancel()
+        for source in self._sources:
+            await source.aclose()
+        self._sources.clear()
 
     async def _publish_video(self, width: int, height: int) -> None:
         video = rtc.VideoSource(width, height)
+        self._sources.append(video)
         track = rtc.LocalVideoTrack.create_video_track(VIDEO_TRACK, video)
         options = rtc.TrackPublishOptions(
             source=rtc.TrackSource.SOURCE_CAMERA,
@@ -170,6 +176,7 @@ class LiveKitTracks:
 
     async def _publish_audio(self, sample_rate_hz: int, channels: int) -> None:
         audio = rtc.AudioSource(sample_rate_hz, channels, queue_size_ms=AUDIO_QUEUE_MS)
+        self._sources.append(audio)
         track = rtc.LocalAudioTrack.create_audio_track(AUDIO_TRACK, audio)
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
         self._audio_out = await self._publish(track, options)
@@ -179,8 +186,10 @@ class LiveKitTracks:
         self, track: rtc.LocalTrack, options: rtc.TrackPublishOptions
     ) -> rtc.LocalTrackPublication:
         publishing = self._keep(self._published(track, options))
+        self._publishing.add(publishing)
+        publishing.add_done_callback(self._publishing.discard)
         await asyncio.wait({publishing}, timeout=PUBLISH_TIMEOUT_S)
-        if not publishing.done():
+        if not publishing.done() or publishing.cancelled():
             raise RoomsUnavailable(why="a track wasn't published in time")
         outcome: rtc.LocalTrackPublication | str = publishing.result()
         if isinstance(outcome, str):
@@ -205,8 +214,12 @@ class LiveKitTracks:
         if source is None or publication is None:
             return
         withdrawing = self._keep(self._unpublished(publication.sid))
+        self._publishing.add(withdrawing)
+        withdrawing.add_done_callback(self._publishing.discard)
         await asyncio.wait({withdrawing}, timeout=PUBLISH_TIMEOUT_S)
-        await source.aclose()
+        if source in self._sources:
+            self._sources.remove(source)
+            await source.aclose()
 
     async def _unpublished(self, sid: str) -> None:
         with contextlib.suppress(UnpublishTrackError):
