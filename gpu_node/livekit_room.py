@@ -127,7 +127,6 @@ class LiveKitRoom:
         self._log = log.bind(session_id=request.session_id, epoch=request.identity.epoch)
 
     async def join(self) -> None:
-        """Connect, publish the video track, remove older workers; raises `RoomsUnavailable`."""
         room = self._rtc = rtc.Room()
         tracks = self._tracks = LiveKitTracks(room, self._plays, self._rooms.keep)
         self._data = LiveKitData(
@@ -247,6 +246,8 @@ class LiveKitRoom:
             self._ears.close()
         if self._connecting is not None:
             await asyncio.wait({self._connecting})
+        if self._tracks is not None:
+            await self._tracks.settle()
         if self._rtc is not None:
             await self._rtc.disconnect()
             self._rooms.note_parting()

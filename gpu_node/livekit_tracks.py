@@ -38,6 +38,7 @@ MIN_ADVERTISED_FPS = 30
 AUDIO_QUEUE_MS = 200
 AUDIO_PIECE_S = 0.1
 PUBLISH_TIMEOUT_S = 8.0
+SETTLE_WITHIN_S = 1.0
 
 _FIRST_SIZE = (640, 360)
 """Advertised until the first frame tells the real size; black until then."""
@@ -145,6 +146,11 @@ class LiveKitTracks:
                 case "candidate_pair" if one.candidate_pair.candidate_pair.nominated:
                     rtts_s.append(one.candidate_pair.candidate_pair.current_round_trip_time)
         return LinkFacts(sent_bytes=sent_bytes, rtt_s=max(rtts_s, default=None))
+
+    async def settle(self) -> None:
+        """Let a publication under way end before the disconnect, or the SDK keeps its source."""
+        if self._publishing:
+            await asyncio.wait(set(self._publishing), timeout=SETTLE_WITHIN_S)
 
     async def aclose(self) -> None:
         """Free the sources; after the room was disconnected."""
