@@ -6,9 +6,11 @@ The real server, started by `deploy/redis/start` with the shipped configuration 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from tests.support.wait import wait_until, wait_until_sync
 from tests.support.whole_life import live
 
 START = Path(__file__).parents[2] / "deploy/redis/start"
+PAGE = START.parents[1] / "README.md"
 USERS = ("greenroom", "inspector", "operator")
 
 
@@ -51,15 +54,15 @@ def profile() -> str:
     return "redis.conf"
 
 
-@pytest.fixture
-def shipped(profile: str, tmp_path: Path) -> Iterator[Shipped]:
-    """Start it with one of the configurations, on a socket and in a folder of the test's own."""
+@contextmanager
+def started(profile: str, folder: Path) -> Iterator[Shipped]:
+    """Run it with one of the configurations, on a socket and in a folder of the test's own."""
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server isn't installed, and the start script calls it by that name")
-    server = Shipped(socket=tmp_path / "redis.sock")
+    server = Shipped(socket=folder / "redis.sock")
     passwords = {f"REDIS_{user.upper()}_PASSWORD": f"word-of-{user}" for user in USERS}
     place = ("--port", "0", "--unixsocket", str(server.socket))
-    folders = {"REDIS_DATA_DIR": str(tmp_path), "REDIS_USERS_FILE": str(tmp_path / "users.acl")}
+    folders = {"REDIS_DATA_DIR": str(folder), "REDIS_USERS_FILE": str(folder / "users.acl")}
     process = subprocess.Popen(
         [str(START), profile, *place, "--loglevel", "warning"],
         env={**os.environ, **passwords, **folders},
@@ -74,10 +77,19 @@ def shipped(profile: str, tmp_path: Path) -> Iterator[Shipped]:
             except redis.ConnectionError:
                 return False
 
-        wait_until_sync(serves, "the shipped Redis answers", timeout_s=20)
-    yield server
-    process.kill()
-    process.wait()
+        try:
+            wait_until_sync(serves, "the shipped Redis answers", timeout_s=20)
+            yield server
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def shipped(profile: str, tmp_path: Path) -> Iterator[Shipped]:
+    """The shipped server, for the length of the test."""
+    with started(profile, tmp_path) as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -156,3 +168,29 @@ def test_nobody_gets_in_without_a_name(shipped: Shipped) -> None:
     for user in ("greenroom", "inspector"):
         with shipped.client(user) as raw, pytest.raises(redis.exceptions.NoPermissionError):
             raw.get("somebody-elses")
+
+
+async def test_a_backup_brings_back_the_line(tmp_path: Path) -> None:
+    """By the commands of the page, into a server whose disk was lost.
+
+    Redis replays what scripts wrote as its default user, and drops in silence what that one may
+    not do: so it is off, and may do everything.
+    """
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    commands = re.findall(r"^(redis-cli|tar) (.+?)(?: +#.*)?$", PAGE.read_text(), re.MULTILINE)
+    assert [program for program, _ in commands].count("tar") == 1
+    with started("redis.conf", old) as server:
+        registry = Registry.connect(server.url("greenroom"))
+        waiting = await open_sessions(registry, 3)
+        with server.client("operator") as operator:
+            for program, arguments in commands:
+                if program == "redis-cli" and "--user operator" in arguments:
+                    operator.execute_command(*arguments.split()[2:])
+        await registry.aclose()
+        shutil.copytree(old / "appendonlydir", new / "appendonlydir")
+    with started("redis.conf", new) as server:
+        registry = Registry.connect(server.url("inspector"))
+        assert list((await registry.snapshot(POOL)).waiting) == list(waiting)
+        await registry.aclose()
