@@ -30,7 +30,7 @@ from control_plane.cli import (
     stack,
 )
 from control_plane.cli.options import NODE_FLAGS, REPLICA_FLAGS, SHARED_FLAGS, Given, takes
-from control_plane.cli.registry_access import REGISTRY_FLAGS, one_pool, registry_url
+from control_plane.cli.registry_access import REGISTRY_FLAGS, one_pool, registry_url, told
 from control_plane.cli.settings import OperatorSettings
 from control_plane.cli.terminal import Terminal
 from shared.embedded.supervisor import ChildFailed
@@ -135,7 +135,8 @@ def redis(command: RawCommand = None, *, given: Given) -> None:
     if command:
         lines = list(registry_tour.reply_lines(ask(url, one_pool(own), tuple(command))))
     else:
-        lines = asyncio.run(registry_tour.tour(url, one_pool(own)))
+        with told():
+            lines = asyncio.run(registry_tour.tour(url, one_pool(own)))
     typer.echo("\n".join(lines))
 
 

@@ -24,6 +24,7 @@ from shared.errors import (
 from shared.ids import check_pool, pool_of
 from shared.settings import load
 from shared.store import Registry
+from shared.store.console import refusals_told
 
 T = TypeVar("T")
 
@@ -91,7 +92,8 @@ def one_pool(own: OperatorSettings) -> str:
 def told() -> Iterator[None]:
     """Turn what an operator may meet into a sentence with something to try."""
     try:
-        yield
+        with refusals_told():
+            yield
     except StoreUnavailable as error:
         raise StartupError(
             str(error).replace("; try again", ""),

@@ -55,8 +55,14 @@ _TRANSIENT = (
 )
 _TRANSIENT_WORDS = ("BUSY", "NOREPLICAS", "MISCONF")
 """Replies that say "not now" and have no class in redis-py."""
-_FORBIDDEN = re.compile(r"^(NOPERM|The user executing the script)|has no permissions")
-"""As servers say it of a command, of a key, and within a script."""
+_SAID = (
+    # As servers say it of a command, of a key, and within a script.
+    (r"^(NOPERM|The user executing the script)|has no permissions",
+     "its user list doesn't let our user do that"),
+    (r"DB index|SELECT is not allowed", "it has no database of this number"),
+    (r"^Protocol error", "what answers at this address isn't Redis"),
+)  # fmt: skip
+"""Replies that can only be told by their words."""
 
 
 def unavailable(fault: Exception) -> StoreUnavailable | None:
@@ -70,8 +76,8 @@ def unavailable(fault: Exception) -> StoreUnavailable | None:
             why = "it is loading its data"
         case redis.exceptions.AuthenticationError():
             why = "it refuses our password"
-        case _ if _FORBIDDEN.search(str(fault)):
-            why = "its user list doesn't let our user do that"
+        case _ if words := _told_by(str(fault)):
+            why = words
         case redis.exceptions.ConnectionError() | OSError():
             why = "no connection"
         case redis.exceptions.MovedError():
@@ -83,6 +89,10 @@ def unavailable(fault: Exception) -> StoreUnavailable | None:
         case _:
             return None
     return StoreUnavailable(why=why)
+
+
+def _told_by(text: str) -> str | None:
+    return next((why for said, why in _SAID if re.search(said, text, re.IGNORECASE)), None)
 
 
 class _Link:

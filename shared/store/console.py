@@ -7,12 +7,17 @@ the one that it names instead.
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
+
 import redis
 
 from shared.errors import StartupError
 from shared.store.endpoints import Endpoints, Nowhere
 
 _ANSWER_WITHIN_S = 5.0
+_WHERE_IN_A_SCRIPT = re.compile(r"\s*script: .*$", re.DOTALL)
 
 
 def ask(url: str, pool: str, command: tuple[str, ...]) -> object:
@@ -40,6 +45,19 @@ def ask(url: str, pool: str, command: tuple[str, ...]) -> object:
         raise StartupError(
             "Redis can't be reached.", try_="start greenroom first, or give --redis-url"
         ) from fault
+
+
+@contextlib.contextmanager
+def refusals_told() -> Iterator[None]:
+    """Turn what a server refuses a look into a sentence: somebody else has written there."""
+    try:
+        yield
+    except redis.exceptions.ResponseError as refusal:
+        text = _WHERE_IN_A_SCRIPT.sub("", str(refusal))
+        raise StartupError(
+            f"The registry holds what Greenroom never wrote: {text}.",
+            try_="see who else writes to this Redis",
+        ) from refusal
 
 
 def _ask(endpoints: Endpoints, pool: str, command: tuple[str, ...]) -> object:

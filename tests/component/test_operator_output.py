@@ -12,9 +12,10 @@ import pytest
 
 from control_plane import receipt_text
 from shared.store import Registry
-from tests.support.operator import open_sessions
+from tests.support.operator import Operator, open_sessions
 from tests.support.redis_proxy import RedisProxy, proxied
-from tests.support.redis_server import StartRedis
+from tests.support.redis_server import RawRedis, StartRedis
+from tests.support.room_service import RoomService
 
 
 @pytest.fixture
@@ -54,3 +55,32 @@ async def test_a_connection_that_is_lost_on_the_way_leaves_no_trace(
         assert len(receipt_text.read(told).waits) == 2
     else:
         assert json.loads(told)["total"] == 2
+
+
+@pytest.mark.parametrize("key", ["nodes", "q", "ns:node-x"])
+async def test_a_key_of_somebody_else_ends_in_a_sentence(
+    operator: Operator, raw_redis: RawRedis, key: str
+) -> None:
+    """Whoever looks is told that another program writes there; nothing is changed."""
+    raw_redis.set(f"gr:{{default}}:{key}", "ours now")
+    raw_redis.zadd("gr:{default}:nodes" if key != "nodes" else "other", {"node-x": 1})
+    before = raw_redis.dbsize()
+    commands = [("ps",), ("queue",), ("nodes",), ("audit", "--again-after", "0"), ("redis",)]
+    told = [await operator.says(*command) for command in commands]
+    refused = [one for one in told if one.status == 2]
+    assert refused
+    assert all("holds what Greenroom never wrote: " in one.text for one in refused)
+    assert not any("script:" in one.text for one in refused)
+    assert raw_redis.dbsize() == before
+    raw_redis.flushall()  # no test leaves such a thing behind
+
+
+async def test_an_address_of_something_else_ends_in_a_sentence(
+    redis_url: str, room_service: RoomService
+) -> None:
+    """Another server's port and a database that isn't there are an operator's slips."""
+    web = room_service.url.replace("http://", "redis://").replace("ws://", "redis://")
+    told = await Operator(web).says("ps")
+    assert (told.status, "isn't Redis" in told.text) == (2, True)
+    told = await Operator(redis_url.replace("db=0", "db=77")).says("ps")
+    assert (told.status, "no database of this number" in told.text) == (2, True)
