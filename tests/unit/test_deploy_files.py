@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 README = (DEPLOY / "README.md").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+SERVICE_KEYS = {
+    "build", "cap_drop", "command", "depends_on", "environment", "healthcheck", "image", "networks",
+    "ports", "read_only", "restart", "security_opt", "stop_grace_period", "tmpfs", "user", "volumes",
+}  # fmt: skip
+"""What is used of Compose's own words; one that isn't here is misspelt, or is added here."""
 
 
 def texts() -> Iterator[tuple[Path, str]]:
@@ -111,6 +117,28 @@ def test_compose_names_only_what_it_has() -> None:
     assert set(re.findall(r"\$\{(\w+)", text)) == set(re.findall(r"^(\w+)=", example, re.MULTILINE))
     required = re.findall(r"^(\w+)=$", example, re.MULTILINE)
     assert [name for name in required if re.search(rf"\${{{name}(?!:\?)", text)] == []
+
+
+def test_compose_is_written_in_the_words_of_compose() -> None:
+    """No engine is needed to see a misspelt key; extensions begin with x-."""
+    assert {key for key in COMPOSE if not key.startswith("x-")} == {
+        "name", "networks", "services", "volumes",
+    }  # fmt: skip
+    for name, service in SERVICES.items():
+        assert set(service) <= SERVICE_KEYS, name
+        conditions = {how["condition"] for how in service.get("depends_on", {}).values()}
+        assert conditions <= {"service_started", "service_healthy"}, name
+        assert service["restart"] == "unless-stopped", name
+
+
+def test_prometheus_knows_the_options_that_compose_gives_it() -> None:
+    """As the program says itself, where it's installed."""
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("prometheus isn't installed")
+    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    for option in SERVICES["prometheus"]["command"]:
+        assert option.split("=")[0] in told.stdout + told.stderr
 
 
 def test_what_waits_for_health_is_given_a_check() -> None:
