@@ -29,7 +29,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 SERVICE_KEYS = {
     "build", "cap_drop", "command", "depends_on", "environment", "healthcheck", "image", "networks",
-    "ports", "read_only", "restart", "security_opt", "stop_grace_period", "tmpfs", "user", "volumes",
+    "ports", "read_only", "restart", "security_opt", "stop_grace_period", "tmpfs", "user",
+    "volumes",
 }  # fmt: skip
 """What is used of Compose's own words; one that isn't here is misspelt, or is added here."""
 
