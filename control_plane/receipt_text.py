@@ -68,14 +68,17 @@ def read(text: str) -> Receipt:
     first, *lines = text.splitlines() or [""]
     header = _object(first)
     if header.get("receipt") != NAME or header.get("schema") != SCHEMA:
-        raise StartupError(
-            "This is no receipt that this release can read.",
-            try_="a file that greenroom receipt --since … has written",
-        )
+        raise _unreadable()
     if header.pop("digest", None) != _digest(header, lines):
         raise ReceiptChanged
-    rows = [_object(line) for line in lines]
-    return Receipt(
+    try:
+        return _receipt(header, [_object(line) for line in lines])
+    except (KeyError, TypeError, ValueError, AttributeError) as malformed:
+        raise _unreadable() from malformed  # anybody can write a digest that fits
+
+
+def _receipt(header: dict[str, Any], rows: list[dict[str, Any]]) -> Receipt:
+    receipt = Receipt(
         window=Window(
             pool=header["pool"],
             since=header["from"],
@@ -84,6 +87,22 @@ def read(text: str) -> Receipt:
         ),
         waits=tuple(_wait(row) for row in rows if "wait" in row),
         admissions=tuple(_admission(row) for row in rows if "admission" in row),
+    )
+    places = [receipt.window.since, receipt.window.until, *(one.at for one in receipt.admissions)]
+    for wait in receipt.waits:
+        places += [place for place in (wait.since, wait.until) if place is not None]
+    for place in places:
+        place_of(place)
+    tickets = [wait.ticket for wait in receipt.waits] + [one.ticket for one in receipt.admissions]
+    if any(type(ticket) is not int for ticket in tickets):
+        raise TypeError("a ticket is a whole number")
+    return receipt
+
+
+def _unreadable() -> StartupError:
+    return StartupError(
+        "This is no receipt that this release can read.",
+        try_="a file that greenroom receipt --since … has written",
     )
 
 
@@ -99,7 +118,7 @@ def _line(row: dict[str, Any]) -> str:
 def _object(line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
 

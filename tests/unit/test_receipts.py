@@ -7,6 +7,8 @@ overtaking, every window that shows it must name exactly who lost and who gained
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 
 import pytest
@@ -232,9 +234,51 @@ def test_an_overtaking_is_said_in_one_sentence() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", '{"receipt": "other"}'])
+@pytest.mark.parametrize("text", ["", "x", "[]", '{"receipt": "other"}', "[" * 100_000])
 def test_another_text_is_no_receipt(text: str) -> None:
     """It says so instead of finding nothing wrong."""
+    with pytest.raises(StartupError, match="no receipt"):
+        read(text)
+
+
+_HEAD = {
+    "receipt": "greenroom",
+    "schema": 1,
+    "pool": "p",
+    "from": "1-0",
+    "to": "9-0",
+    "complete": True,
+}
+_WAIT = {
+    "wait": "a",
+    "ticket": 1,
+    "from": "1-0",
+    "until": None,
+    "by": "queued",
+    "left_by": "waiting",
+}
+_STEP = {"admission": "a", "ticket": 1, "at": "2-0", "node_id": "n", "epoch": 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        ({"from": 5}, _WAIT),
+        ({"to": "late"}, _WAIT),
+        ({}, {"wait": "a"}),
+        ({}, {**_WAIT, "ticket": "1"}),
+        ({}, {**_WAIT, "until": "soon"}),
+        ({}, {**_STEP, "at": None}),
+        ({}, {**_STEP, "ticket": None}),
+    ],
+)
+def test_nonsense_whose_digest_fits_is_no_receipt(
+    change: dict[str, object], row: dict[str, object]
+) -> None:
+    """Whoever wrote it, the check doesn't stumble."""
+    header, line = {**_HEAD, **change}, json.dumps(row)
+    digest = hashlib.sha256("\n".join((json.dumps(header), line)).encode()).hexdigest()
+    text = "\n".join((json.dumps({**header, "digest": f"sha256:{digest}"}), line))
     with pytest.raises(StartupError, match="no receipt"):
         read(text)
 
