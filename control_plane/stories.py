@@ -39,6 +39,8 @@ _BEGINS = {
     "draining": Phase.ENDING,
 }
 _NODE_NEWS = frozenset(("node_died", "node_retired", "node_drain"))
+_LEFT = frozenset(("returned", "ended"))
+"""It is on no node from then on."""
 """What befalls a node befalls the session that it has, or has just had."""
 _WATCHED = frozenset(
     (SessionState.JOINING_ROOM, SessionState.STARTING_PIPELINE, SessionState.RUNNING)
@@ -106,12 +108,18 @@ def story_of(session_id: str, events: Iterable[Event], *, now_ms: int) -> Story:
     """Tell a session's story from the pool's trail, up to *now_ms* (the server's clock)."""
     own: list[Event] = []
     told: list[Event] = []
+    leaving = ""  # the node that a live drain is to take it from
     for event in events:
         if event.session_id == session_id:
             own.append(event)
             told.append(event)
+            leaving = "" if event.what in _LEFT else leaving
         elif event.what in _NODE_NEWS and own and _concerns(event, own[-1]):
             told.append(event)  # a death comes just after the return of the node's sessions
+            leaving = event.node_id if event.what == "node_drain" else ""
+        elif event.what == "node_admin" and leaving and event.node_id == leaving:
+            told.append(event)  # called off
+            leaving = ""
     lasted = _durations(own, now_ms)
     spent = dict.fromkeys(Phase, 0.0)
     phase: Phase | None = None
@@ -140,7 +148,7 @@ def story_of(session_id: str, events: Iterable[Event], *, now_ms: int) -> Story:
 def _concerns(event: Event, latest: Event) -> bool:
     """Whether a node's news concern a session, by the latest that is known of it."""
     is_its_node = event.node_id == latest.node_id
-    return is_its_node and (event.what != "node_drain" or latest.what not in ("returned", "ended"))
+    return is_its_node and (event.what != "node_drain" or latest.what not in _LEFT)
 
 
 def _phase_after(event: Event, before: Phase | None) -> Phase | None:

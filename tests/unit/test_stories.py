@@ -75,6 +75,25 @@ def test_what_died_belongs_to_the_story() -> None:
     assert told[-1] == ("ended", "n2", None)
 
 
+def test_a_countdown_that_is_called_off_is_told() -> None:
+    """Only of the node that counts down with it, and only while it does."""
+    entries = trail(
+        (0, "queued", "a", ""),
+        (0, "assigned", "a", "n1"),
+        (1, "node_admin", "-", "n1 draining"),
+        (2, "node_drain", "-", "n1 60"),
+        (3, "node_admin", "-", "n2 open"),
+        (4, "node_admin", "-", "n1 open"),
+        (5, "node_admin", "-", "n1 draining"),
+        (6, "node_drain", "-", "n1 5"),
+        (11, "returned", "a", "n1 node_drained"),
+        (12, "node_admin", "-", "n1 open"),
+    )
+    story = story_of("a", entries, now_ms=20_000)
+    told = [(step.at_ms, step.what) for step in story.steps if step.what.startswith("node")]
+    assert told == [(2_000, "node_drain"), (4_000, "node_admin"), (6_000, "node_drain")]
+
+
 def test_what_goes_on_counts_until_now() -> None:
     """A waiting session has waited until this moment."""
     story = story_of("b", MOVED, now_ms=99_000)
