@@ -2,8 +2,9 @@
 
 A model service yields dicts (the reference's chunk contract). Video is ``frames``, a list of PIL
 images, (height, width, 3) uint8 arrays or PyAV-like frames, or ``frames_b64``, a list of JPEGs in
-base64; a number under ``frames`` is a count and stays metadata. Sound is ``audio_b64``,
-little-endian PCM16. Media may lie one level down under ``data`` when the top level has no frames.
+base64; a side has 8 to 16,383 pixels. A number under ``frames`` is a count and stays metadata.
+Sound is ``audio_b64``, little-endian PCM16. Media may lie one level down under ``data`` when the
+top level has no frames.
 
 Whatever is wrong raises `BadChunk` with a text that a service's author understands, and ends the
 session. Frame size and sound format may change; the tracks follow. Frames are copied,
@@ -31,6 +32,9 @@ MAX_FPS = 240.0
 DEFAULT_AUDIO_RATE_HZ = 48_000
 AUDIO_RATES_HZ = range(8_000, 192_000 + 1)
 AUDIO_CHANNELS = range(1, 2 + 1)
+SIDES_PX = range(8, 16_383 + 1)
+"""The media SDK rounds sides down to a multiple of 4, and a side of 0 ends its whole process; VP8
+has no larger ones, and whoever watches would see nothing."""
 
 _MEDIA_KEYS = ("frames", "frames_b64", "audio_b64")
 
@@ -161,6 +165,12 @@ def _checked(array: object, place: int) -> Frame:
         raise BadChunk(f"Frame {place} has dtype {array.dtype}; it must be uint8, 0 to 255.")
     if array.size == 0:
         raise BadChunk(f"Frame {place} is empty: shape {array.shape}.")
+    height, width = array.shape[:2]
+    if width not in SIDES_PX or height not in SIDES_PX:
+        raise BadChunk(
+            f"Frame {place} is {width}x{height}; each side must have {SIDES_PX[0]} to "
+            f"{SIDES_PX[-1]} pixels."
+        )
     return array
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from gpu_node.media import ChunkReader
+from gpu_node.media import ChunkReader, decoded
 from shared.errors import BadChunk
 
 DEFAULT_FPS = 16.0
@@ -23,12 +23,12 @@ def reader() -> ChunkReader:
     return ChunkReader(DEFAULT_FPS)
 
 
-def array(width: int = 8, height: int = 4, value: int = 7) -> np.ndarray[Any, Any]:
+def array(width: int = 16, height: int = 8, value: int = 7) -> np.ndarray[Any, Any]:
     """A frame as an array."""
     return np.full((height, width, 3), value, np.uint8)
 
 
-def jpeg(width: int = 8, height: int = 4) -> str:
+def jpeg(width: int = 16, height: int = 8) -> str:
     """A frame as the wire carries it."""
     buffer = io.BytesIO()
     Image.new("RGB", (width, height), (200, 30, 30)).save(buffer, "JPEG")
@@ -50,14 +50,14 @@ class LikePyAv:
 
 @pytest.mark.parametrize(
     "frame",
-    [array(), Image.new("RGBA", (8, 4)), Image.new("L", (8, 4)), LikePyAv(), array()[:, ::-1]],
+    [array(), Image.new("RGBA", (16, 8)), Image.new("L", (16, 8)), LikePyAv(), array()[:, ::-1]],
     ids=["array", "rgba image", "grey image", "pyav", "strided array"],
 )
 def test_every_kind_of_frame_becomes_an_rgb_array(frame: object) -> None:
     """PIL images, arrays and PyAV frames, in a list or a tuple."""
     chunk = reader().read({"type": "chunk", "index": 3, "frames": (frame,)})
     (only,) = chunk.frames
-    assert only.shape == (4, 8, 3)
+    assert only.shape == (8, 16, 3)
     assert only.dtype == np.uint8
     assert only.flags.c_contiguous
     assert (chunk.type, chunk.index) == ("chunk", 3)
@@ -66,7 +66,7 @@ def test_every_kind_of_frame_becomes_an_rgb_array(frame: object) -> None:
 def test_jpegs_are_decoded() -> None:
     """The other way to send frames."""
     chunk = reader().read({"frames_b64": [jpeg(), jpeg()]})
-    assert [frame.shape for frame in chunk.frames] == [(4, 8, 3)] * 2
+    assert [frame.shape for frame in chunk.frames] == [(8, 16, 3)] * 2
     assert abs(int(chunk.frames[0][0, 0, 0]) - 200) < 5
 
 
@@ -166,6 +166,32 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("width", "height"), [(1, 1), (2, 64), (64, 7), (7, 64), (16_384, 16), (16, 16_384)]
+)
+@pytest.mark.parametrize("level", ["top", "data"])
+def test_frames_that_the_media_sdk_could_not_survive_or_show_are_refused(
+    width: int, height: int, level: str
+) -> None:
+    """However they are given, in either worker mode: a side that rounds to 0 ends its process."""
+    ways: list[dict[str, Any]] = [
+        {"frames": [array(), array(width, height)]},
+        {"frames": [array(), Image.new("RGB", (width, height))]},
+        {"frames_b64": [jpeg(), jpeg(width, height)]},
+    ]
+    for body in ways:
+        for read in (reader().read, decoded):
+            with pytest.raises(BadChunk, match=rf"^Frame 1 is {width}x{height}; each side must"):
+                read(body if level == "top" else {"data": body})
+
+
+@pytest.mark.parametrize(("width", "height"), [(8, 8), (641, 359), (16_383, 8), (8, 16_383)])
+def test_the_smallest_and_the_largest_frames_are_taken(width: int, height: int) -> None:
+    """Odd sides too: the track rounds them down to a multiple of 4."""
+    (frame,) = reader().read({"frames": [array(width, height)]}).frames
+    assert frame.shape == (height, width, 3)
+
+
 @pytest.mark.parametrize(("chunk", "text"), BAD, ids=[text for _, text in BAD])
 def test_whatever_is_wrong_is_said_clearly(chunk: object, text: str) -> None:
     """Each fault is a BadChunk whose text helps a service's author."""
@@ -178,9 +204,9 @@ def test_size_and_sound_format_may_change() -> None:
     reading = reader()
     reading.read({"frames": [array()], "audio_b64": sound()})
     chunk = reading.read(
-        {"frames": [array(), array(height=6)], "audio_b64": sound(), "audio_sample_rate": 24_000}
+        {"frames": [array(), array(height=12)], "audio_b64": sound(), "audio_sample_rate": 24_000}
     )
-    assert [frame.shape[0] for frame in chunk.frames] == [4, 6]
+    assert [frame.shape[0] for frame in chunk.frames] == [8, 12]
     assert chunk.audio is not None
     assert chunk.audio.rate_hz == 24_000
 
