@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import inspect
 import os
 import signal
 import threading
@@ -117,22 +118,27 @@ async def until_available(call: Callable[[], Awaitable[T]], *, every_s: float = 
 
 def describe(error: BaseException) -> str:
     """Return the kind and the message of *error* in one line of bounded length."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:_TEXT_LIMIT] if text else type(error).__name__
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an error of somebody else's may fail at telling what it is
+        text = ""
+    kind = type(error).__name__
+    return (f"{kind}: {text}" if text else kind)[:_TEXT_LIMIT]
 
 
 @contextlib.contextmanager
 def foreign_code(explain: Callable[[BaseException], GreenroomError]) -> Iterator[None]:
     """Run code that isn't ours: whatever it raises leaves as the error that *explain* makes.
 
-    ``sys.exit`` and a raised ``KeyboardInterrupt`` count as faults too: somebody's model file must
-    not end the process, nor the event loop that it runs on. Only cancellation passes.
+    ``sys.exit``, a raised ``KeyboardInterrupt`` and groups of such count as faults too: somebody's
+    model file must not end the process, nor the event loop that it runs on. Only cancellation and
+    the end of a generator pass.
     """
     try:
         yield
-    except GreenroomError:
+    except (GreenroomError, asyncio.CancelledError, GeneratorExit):
         raise
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
+    except BaseException as error:
         raise explain(error) from error
 
 
@@ -143,6 +149,19 @@ def call_foreign(call: Callable[[], T], explain: Callable[[BaseException], Green
             return call()
         except asyncio.CancelledError as own:
             raise RuntimeError("it was cancelled from within") from own
+
+
+def plainly(call: Callable[[], T]) -> T:
+    """Return what *call* returns; raises TypeError for a coroutine, which has done nothing yet.
+
+    Somebody's ``async def`` in the place of a plain method would seem to have loaded, heard or
+    cleaned up at once.
+    """
+    answer = call()
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise TypeError("it is defined with async, and must be a plain method")
+    return answer
 
 
 async def in_thread(name: str, call: Callable[[], T]) -> T:

@@ -33,7 +33,7 @@ from gpu_node.services.loader import LoadedService, explained
 from gpu_node.services.sizing import numbers_of, plain_profile, told_capacity
 from gpu_node.services.stream import ChunkStream, fault_in
 from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
-from shared.lifecycle import call_foreign, in_thread
+from shared.lifecycle import call_foreign, in_thread, plainly
 
 T = TypeVar("T")
 _log = structlog.get_logger()
@@ -145,7 +145,7 @@ class ServiceHost:
         return created
 
     def _create(self, config: dict[str, Any]) -> object:
-        created: object = self._service.create_session(config)
+        created: object = plainly(lambda: self._service.create_session(config))
         if self._turns is not None and isinstance(created, str):
             try:
                 self._turns.enter(created, config.get("control_idle_timeout"))
@@ -160,7 +160,7 @@ class ServiceHost:
             if self._hooks.knows(pipeline_session_id):
                 if self._turns is not None:
                     self._turns.hear(pipeline_session_id, chunk)
-                self._service.push_chunk(pipeline_session_id, chunk)
+                plainly(lambda: self._service.push_chunk(pipeline_session_id, chunk))
 
         if not self._closed:
             await self._on_service_loop(self._call(push, fault_in("push_chunk")))
@@ -286,7 +286,9 @@ class ServiceHost:
         """Service loop: a session that is about to be closed may hear of it or not."""
         try:
             call_foreign(
-                lambda: self._service.push_chunk(pipeline_session_id, {"type": "stop"}),
+                lambda: plainly(
+                    lambda: self._service.push_chunk(pipeline_session_id, {"type": "stop"})
+                ),
                 fault_in("push_chunk"),
             )
         except ServiceFault as error:
@@ -305,7 +307,7 @@ class ServiceHost:
     async def _call(
         self, call: Callable[[], T], explain: Callable[[BaseException], ServiceFault]
     ) -> T:
-        return call_foreign(call, explain)
+        return call_foreign(lambda: plainly(call), explain)
 
     async def _on_service_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
@@ -327,4 +329,4 @@ def _refusal(error: BaseException) -> ServiceFault:
 async def _foreign_thread(
     name: str, call: Callable[[], T], explain: Callable[[BaseException], ServiceFault]
 ) -> T:
-    return await in_thread(name, lambda: call_foreign(call, explain))
+    return await in_thread(name, lambda: call_foreign(lambda: plainly(call), explain))

@@ -22,7 +22,7 @@ from typing import Any
 from gpu_node.services.contract import Chunk, ServerPush
 from gpu_node.services.stream import fault_in
 from shared.errors import ServiceFault, ServiceLoadFailed
-from shared.lifecycle import foreign_code
+from shared.lifecycle import foreign_code, plainly
 
 CAPACITY = 1
 BRIDGE_CHUNKS = 2
@@ -47,14 +47,14 @@ class ServerPushAdapter:
 
     def start(self) -> None:
         """Load weights and warm up."""
-        self._service.start()
+        plainly(self._service.start)
 
     def stop(self) -> None:
         """Let go of everything; a show that still runs is ended first, as far as it can be."""
         for show in list(self._shows.values()):
             show.end()
             show.join(_STOP_WITHIN_S)
-        self._service.stop()
+        plainly(self._service.stop)
 
     def configure_session_capacity(self, max_sessions: int | None) -> dict[str, Any]:
         """One; raises `ServiceLoadFailed` for an operator who asks for more."""

@@ -88,7 +88,16 @@ async def test_an_abandoned_call_in_a_thread_does_no_harm() -> None:
     assert task.cancelled()
 
 
-@pytest.mark.parametrize("raised", [KeyError("x"), SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "raised",
+    [
+        KeyError("x"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        BaseExceptionGroup("two", [KeyboardInterrupt(), ValueError("x")]),
+        type("Fatal", (BaseException,), {})(),
+    ],
+)
 def test_foreign_code_leaves_with_an_error_of_ours(raised: BaseException) -> None:
     """Even ``sys.exit`` and a raised Ctrl-C become an error that keeps its cause."""
     with pytest.raises(ServiceFault) as caught, foreign_code(lambda e: ServiceFault(describe(e))):
@@ -122,3 +131,13 @@ def test_a_description_is_one_line_of_bounded_length() -> None:
     assert describe(ValueError("a\n  b")) == "ValueError: a b"
     assert describe(ValueError()) == "ValueError"
     assert len(describe(ValueError("x" * 9999))) == 500
+
+
+def test_an_error_that_cant_tell_what_it_is_is_named() -> None:
+    """Its text may be code of somebody else's, which fails on its own."""
+
+    class WordlessError(Exception):
+        def __str__(self) -> str:
+            return str(1 / 0)
+
+    assert describe(WordlessError()) == "WordlessError"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from gpu_node.services.host import ServiceHost
 from gpu_node.services.loader import LoadedService
+from gpu_node.services.server_push import ServerPushAdapter
 from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
 from tests.support.hosting import hosted
 from tests.support.synthetic_service import Journal, SyntheticService
@@ -111,29 +112,49 @@ async def test_the_words_about_a_config_are_bounded() -> None:
         assert len(str(caught.value)) < 1000
 
 
+class Unspeakable(BaseException):
+    """What a library may raise: no Exception, and nothing that tells what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def several() -> BaseExceptionGroup[BaseException]:
+    """What leaves an ``asyncio.TaskGroup`` whose tasks were interrupted."""
+    return BaseExceptionGroup("two", [KeyboardInterrupt(), ValueError("x")])
+
+
 @pytest.mark.parametrize(
-    "raised", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, RecursionError]
+    "raised",
+    [
+        KeyboardInterrupt,
+        SystemExit,
+        asyncio.CancelledError,
+        RecursionError,
+        Unspeakable,
+        several,
+    ],
 )
 async def test_whatever_a_service_raises_ends_neither_the_loop_nor_the_caller(
-    raised: type[BaseException],
+    raised: Callable[[], BaseException],
 ) -> None:
     """Each call of a service fails as a fault, and the service loop serves the next session."""
 
     class Raising(SyntheticService):
         def create_session(self, config: dict[str, Any]) -> str:
             if config.get("raise"):
-                raise raised
+                raise raised()
             return super().create_session(config)
 
         def push_chunk(self, session_id: str, chunk: dict[str, Any]) -> None:
-            raise raised
+            raise raised()
 
         async def pull_chunks(self, session_id: str) -> AsyncIterator[dict[str, Any]]:
             yield {"type": "chunk"}
-            raise raised
+            raise raised()
 
         def close_session(self, session_id: str) -> None:
-            raise raised
+            raise raised()
 
     async with hosted(Raising(Journal())) as host:
         with pytest.raises(ServiceFault, match="create_session"):
@@ -148,6 +169,55 @@ async def test_whatever_a_service_raises_ends_neither_the_loop_nor_the_caller(
                 await anext(chunks)
             with pytest.raises(ServiceFault, match="close_session"):
                 await host.close_session(name)
+
+
+async def nothing_yet(*_: object) -> None:
+    """What each plain method is when its author wrote ``async def``."""
+    raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", ["start", "create_session", "push_chunk", "close_session"])
+async def test_a_coroutine_in_the_place_of_a_plain_method_is_a_fault(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has done nothing: a model would count as loaded, a slot as cleaned up."""
+    service = SyntheticService(Journal())
+    monkeypatch.setattr(service, method, nothing_yet)
+    says = pytest.raises(
+        (ServiceFault, ServiceLoadFailed), match=rf"{method}\(\).* defined with async"
+    )
+    if method == "start":
+        with says:
+            async with hosted(service):
+                pass
+        return
+    async with hosted(service) as host:
+        if method == "create_session":
+            with says:
+                await host.create_session({})
+            return
+        name = await host.create_session({})
+        with says:
+            await host.push(name, {"type": "reset"})
+            await host.close_session(name)
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_film_whose_start_is_a_coroutine_is_a_failed_load() -> None:
+    """Server push stands behind an adapter, which must not hide it."""
+
+    class Film:
+        async def start(self) -> None: ...
+
+        def stop(self) -> None: ...
+
+        async def serve(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+            yield {"type": "chunk"}
+
+    with pytest.raises(ServiceLoadFailed, match="defined with async"):
+        async with hosted(ServerPushAdapter(Film())):  # type: ignore[arg-type]
+            pass
 
 
 async def test_closing_ends_a_stream_that_waits_for_ever() -> None:
