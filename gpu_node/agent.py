@@ -36,7 +36,7 @@ from gpu_node.slot_watch import EVERY_S as SLOTS_EVERY_S
 from gpu_node.slot_watch import SlotWatch
 from shared.clock import Clock
 from shared.errors import ServiceLoadFailed, StoreUnavailable
-from shared.ids import new_boot_id
+from shared.ids import new_boot_ids
 from shared.lifecycle import Background, repeat
 from shared.records import (
     Assignment,
@@ -114,6 +114,7 @@ class Agent:
         """What the latest registration said; it counts for the length of a life."""
         self.service.on_lost = self._on_service_lost
         self.service.on_serving = self.assignments.regain_service
+        self._boot_ids = new_boot_ids()
         self._previous_incarnation = 0
         self._one_registration = asyncio.Lock()
         self._registering: asyncio.Future[RegisterReply] | None = None
@@ -229,7 +230,7 @@ class Agent:
     async def _register(self, *, keep: bool) -> None:
         """Begin a life (R11); what an earlier process with this name holds is waited for."""
         async with self._one_registration:
-            await self._register_now(new_boot_id(), keep=keep)
+            await self._register_now(next(self._boot_ids), keep=keep)
 
     async def _register_now(self, boot_id: str, *, keep: bool) -> None:
         while True:

@@ -8,8 +8,10 @@ room can tell which of two workers is the newer one without asking Redis.
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shared.errors import InvalidName
@@ -59,9 +61,13 @@ def new_node_id() -> str:
     return f"node-{secrets.token_hex(4)}"
 
 
-def new_boot_id() -> str:
-    """Return the fresh id of one node life (R11)."""
-    return secrets.token_hex(8)
+def new_boot_ids() -> Iterator[str]:
+    """Yield the ids of the lives that one process asks for, ``<process>.<number>`` (R11).
+
+    The registry sees by them that a life is a later one of the same process.
+    """
+    process = secrets.token_hex(8)
+    return (f"{process}.{number}" for number in itertools.count(1))
 
 
 def new_session_id(pool: str) -> str:

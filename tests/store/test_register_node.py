@@ -131,6 +131,38 @@ def test_a_replaced_life_is_told_to_exit(world: World) -> None:
     assert world.changes == {}
 
 
+def test_a_late_copy_of_an_earlier_call_replaces_nobody(world: World) -> None:
+    """It comes after that life's death and begins one; the process itself goes on all the same."""
+    first = world.add_node("n1", boot_id="p.1")
+    world.kill("n1")
+    copy = world.add_node("n1", boot_id="p.1")
+    assert copy.incarnation > first.incarnation
+    again = world.add_node("n1", boot_id="p.2", previous=first.incarnation)
+    assert again.incarnation > copy.incarnation
+
+
+def test_a_late_copy_doesn_t_replace_a_later_life_of_its_process(world: World) -> None:
+    """While that one lives it changes nothing."""
+    first = world.add_node("n1", boot_id="p.9")
+    world.add_node("n1", boot_id="p.10", previous=first.incarnation)
+    copy = world.registration("n1", boot_id="p.9")
+    assert world.call("register_node", **copy)[0] == "wait"
+    assert world.changes.keys() <= {"ctr rt", "ctr rt_wall"}
+    copy = world.registration("n1", boot_id="p.9", previous=first.incarnation - 1)
+    assert world.call("register_node", **copy) == ("superseded", [])
+
+
+def test_another_process_is_no_later_life_whatever_it_is_called(world: World) -> None:
+    """Only the same name before the number counts, and a number there must be."""
+    first = world.add_node("n1", boot_id="p.1")
+    second = world.add_node("n1", boot_id="p.2", previous=first.incarnation)
+    for boot in ("q.9", "p", "p.", "9", "p.x"):
+        stranger = world.registration("n1", boot_id=boot, previous=first.incarnation)
+        assert world.call("register_node", **stranger) == ("superseded", [])
+    assert world.changes == {}
+    assert second.incarnation > first.incarnation
+
+
 def test_a_life_whose_successor_is_gone_may_come_back(world: World) -> None:
     """The one that replaced it said goodbye: nobody is in the way."""
     life = world.add_node()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from shared.ids import new_boot_id
+from shared.ids import new_boot_ids
 from shared.records import (
     Assignment,
     Beat,
@@ -64,7 +64,7 @@ class PlayedNode:
             Registration(
                 pool=pool,
                 node_id=node_id,
-                boot_id=new_boot_id(),
+                boot_id=next(new_boot_ids()),
                 ttl_s=ttl_s,
                 capacity=capacity,
                 state=state or NodeState.IDLE,

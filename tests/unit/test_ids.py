@@ -11,7 +11,7 @@ from shared.ids import (
     WorkerIdentity,
     check_node_id,
     check_pool,
-    new_boot_id,
+    new_boot_ids,
     new_node_id,
     new_session_id,
     parse_worker_identity,
@@ -75,7 +75,11 @@ def test_what_is_no_node_id_is_refused(name: str) -> None:
 def test_made_names_are_valid() -> None:
     """And each is another one."""
     assert check_node_id(new_node_id()) != new_node_id()
-    assert new_boot_id() != new_boot_id()
+    one, other = new_boot_ids(), new_boot_ids()
+    first, second = next(one), next(one)
+    assert first.endswith(".1")
+    assert second == first.removesuffix(".1") + ".2"
+    assert next(other) != first
 
 
 def test_a_refusal_names_the_rule_and_cuts_what_was_given() -> None:

@@ -20,6 +20,13 @@ MUTANTS = (
         harm="Two processes take the node id from each other for ever.",
     ),
     Mutant(
+        name="a process replaced by a copy of its own call",
+        file="register_node",
+        piece=" and not outlives(boot_id, known[1])",
+        instead="",
+        harm="A late duplicate of a registration ends the node that sent it.",
+    ),
+    Mutant(
         name="a repeat begins another life",
         file="register_node",
         piece="if lease and not dying and known[1] == boot_id then",

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Begin a life of a node (R11).
 -- Guarantee: a repeat with the same boot id answers the same; two processes never hold one node id
--- at once: the younger waits for the older one's lease, a life that was replaced is told to exit.
+-- at once: the younger waits for the older one's lease, a life that was replaced is told to exit, but
+-- none by a late copy of its own process's earlier call.
 -- KEYS: prefix
 -- ARGV: now_ms, node_id, boot_id, previous, ttl_ms, capacity, state, profile, start_ms, session_capacity, residents
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
@@ -33,7 +34,16 @@ end
 if lease and not dying and known[1] == boot_id then
   return {'registered', known[2], (kept_members())}
 end
-local is_older = number(previous) < number(known[2])
+
+-- A boot id names process and number, "<process>.<n>". A copy of an earlier registration that comes
+-- after that life's death begins another one, which the process knows nothing of and outlives.
+local function outlives(boot, other)
+  local process, n = string.match(boot, '^(.+)%.(%d+)$')
+  local same, m = string.match(other or '', '^(.+)%.(%d+)$')
+  return process ~= nil and process == same and tonumber(n) > tonumber(m)
+end
+
+local is_older = number(previous) < number(known[2]) and not outlives(boot_id, known[1])
 if lease and is_older and number(previous) > 0 then return {'superseded'} end
 if lease and (is_older or dying) then
   keep_registry_time()
