@@ -75,6 +75,9 @@ class ChunkStream:
         """Touched on the service loop only."""
         self._pump: asyncio.Task[None] | None = None
         """Written on the service loop only."""
+        self._cancelled = False
+        """Service loop only. A service may swallow its cancellation; then it ends at its next
+        chunk, for nobody will ask for another one."""
         self._asked = False
         """A chunk was asked for and not yet taken."""
         self._asking: asyncio.TimerHandle | None = None
@@ -159,6 +162,7 @@ class ChunkStream:
         self._pump.add_done_callback(self._on_pump_done)
 
     def _cancel_pump(self) -> None:
+        self._cancelled = True
         if self._pump is not None:
             self._pump.cancel()
 
@@ -166,7 +170,7 @@ class ChunkStream:
         with foreign_code(fault_in("pull_chunks")):
             await self._may_make.acquire()
             async with _closing(self._service.pull_chunks(self._id)) as chunks:
-                while await self._make(chunks):
+                while await self._make(chunks) and not self._cancelled:
                     await self._may_make.acquire()
 
     async def _make(self, chunks: AsyncIterator[Chunk]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +18,7 @@ from gpu_node.services.server_push import ServerPushAdapter
 from shared.errors import InvalidConfig, ServiceFault, ServiceLoadFailed
 from tests.support.hosting import hosted
 from tests.support.synthetic_service import Journal, SyntheticService
-from tests.support.wait import wait_until
+from tests.support.wait import scaled_s, wait_until
 
 
 async def test_one_chunk_is_made_ahead_and_no_more() -> None:
@@ -240,6 +241,29 @@ async def test_closing_ends_a_stream_that_waits_for_ever() -> None:
         await anext(host.chunks(name))
         await host.close_session(name)
         assert order == ["stream", "close"]
+
+
+@pytest.mark.parametrize("kind", ["chunk", "status"])
+async def test_a_stream_that_swallows_its_cancellation_ends_at_its_next_chunk(kind: str) -> None:
+    """Or its slot would stay taken for ever, though the service would let go."""
+    waits = threading.Event()
+
+    class Stubborn(SyntheticService):
+        async def pull_chunks(self, session_id: str) -> AsyncIterator[dict[str, Any]]:
+            while True:
+                yield {"type": kind}
+                waits.set()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.02 if kind == "status" else 3600)
+
+    async with hosted(Stubborn(Journal())) as host:
+        name = await host.create_session({})
+        chunks = host.chunks(name)
+        await anext(chunks)
+        chunks.ask()
+        await wait_until(waits.is_set, "the next chunk is being made")
+        async with asyncio.timeout(scaled_s(10)):
+            await host.close_session(name)
 
 
 async def test_a_close_that_fails_isnt_a_clean_up() -> None:
