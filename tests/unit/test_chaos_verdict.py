@@ -74,6 +74,9 @@ def test_one_key_has_one_session() -> None:
     """Two that both exist were let in twice."""
     states: dict[str, SessionState | None] = dict.fromkeys("ab", SessionState.CLOSED)
     assert "two sessions" in next(lost([visit(1.0, 2.0)], states, []))
+    forgotten = tail_lost(1.5, 1.0)
+    assert not list(lost([visit(1.0, 9.0)], states, [forgotten])), "a node brought it back"
+    assert list(lost([visit(8.0, 9.0)], states, [forgotten]))
 
 
 def test_a_frame_of_an_older_worker_after_a_newer_one_is_found() -> None:
