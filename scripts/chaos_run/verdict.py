@@ -210,7 +210,8 @@ def unjust(visits: Iterable[Visit], events: Iterable[Event]) -> Iterator[str]:
     for visit in visits:
         guest = visit.guest
         left = guest.deletes_after_s is not None or guest.vanishes_after_s is not None
-        if not guest.shows_up or left or not visit.end or visit.end in _JUST:
+        is_just = not visit.end or visit.end in _JUST
+        if not guest.shows_up or left or is_just or not visit.since_s:
             continue
         session_id, since_s = list(visit.since_s.items())[-1]
         knew_ms = to_wall_ms + 1000 * since_s

@@ -37,8 +37,8 @@ def event(number: int, what: str, session_id: str = "", **more: object) -> Event
 def visit(*accepted: float, end: str = "closed completed") -> Visit:
     """Return a visit whose sessions a, b, … were accepted at these times."""
     guest = Guest(name="ann", at_s=0.0, plays_s=1.0, shows_up=True)
-    names = zip("abc", accepted, strict=False)
-    return Visit(guest=guest, accepted=list(names), end=end)
+    names = list(zip("abc", accepted, strict=False))
+    return Visit(guest=guest, accepted=names, since_s=dict(names), end=end)
 
 
 def tail_lost(began_s: float, lost_s: float) -> Done:
