@@ -236,6 +236,11 @@ def _named(fields: Iterable[str]) -> str:
     return ", ".join(f"{flag_of(field)} ({variable_of(field)})" for field in fields)
 
 
+def _within_a_sentence(text: str) -> str:
+    """Begin *text* with a small letter, unless its first word is one in capitals, such as GPU."""
+    return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
+
+
 def _sentence(error: ValidationError) -> str:
     """Join all problems to one sentence that names flags and variables but never a value."""
     problems = []
@@ -247,5 +252,5 @@ def _sentence(error: ValidationError) -> str:
             problems.append(text)
             continue
         field = str(problem["loc"][0]).removeprefix(ENV_PREFIX).lower()
-        problems.append(f"{_named([field])}: {text[:1].lower()}{text[1:]}")
+        problems.append(f"{_named([field])}: {_within_a_sentence(text)}")
     return f"These settings can't be used: {'; '.join(problems)}."

@@ -51,18 +51,29 @@ def test_a_map_that_doesnt_fit_is_told_in_one_sentence(
         gpu_groups(gpu_map, workers, gpus)
 
 
+def settings_with(gpu_map: str) -> NodeSettings:
+    """A node's settings with this map."""
+    return load(
+        NodeSettings,
+        worker_gpu_map=gpu_map,
+        livekit_url="ws://x:1",
+        livekit_api_key="k",
+        livekit_api_secret="s",
+        node_id="a",
+    )
+
+
 @pytest.mark.parametrize("gpu_map", ["a", "0,", ";", "0;;1", "-1", "0 1", "²", "0,1;2;"])
 def test_what_is_no_map_is_refused_with_the_flag_and_an_example(gpu_map: str) -> None:
     """When the settings are read, before anything starts."""
     with pytest.raises(ValueError, match="as in 0,1;2,3"):
         parse_gpu_map(gpu_map)
     with pytest.raises(StartupError, match=r"--worker-gpu-map .*must hold numbers") as caught:
-        load(
-            NodeSettings,
-            worker_gpu_map=gpu_map,
-            livekit_url="ws://x:1",
-            livekit_api_key="k",
-            livekit_api_secret="s",
-            node_id="a",
-        )
+        settings_with(gpu_map)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_refused_map_keeps_the_capitals_of_its_sentence() -> None:
+    """Only a common word goes on small after the flag."""
+    with pytest.raises(StartupError, match=r"WORKER_GPU_MAP\): GPU 0 is in it twice"):
+        settings_with("0;0")
