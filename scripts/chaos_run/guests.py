@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -34,6 +33,7 @@ _LIMIT_S = 3.0
 _DELETE_LIMIT_S = 12.0
 """A DELETE waits up to ten seconds for the clean-up."""
 _ENDED = frozenset(("closed", "expired", "failed"))
+_ON_STAGE = frozenset(("assigned", "joining_room", "starting_pipeline", "running"))
 
 Answer = dict[str, Any]
 
@@ -79,14 +79,32 @@ class Client:
         while not visit.end:
             session_id = await self._create(visit)
             visit.since_s.setdefault(session_id, time.monotonic())
-            person = self._venue.enter(session_id, guest.name) if guest.shows_up else None
+            person = self._enter(session_id, guest)
             stream = EventStream(self._http, self._any_address, session_id)
             following = self._spare.start("event stream", stream.run()) if guest.follows else None
-            with _inside(person):
+            with contextlib.ExitStack() as inside:
+                inside.callback(self._go_out, session_id, guest)
                 await self._stay(visit, session_id, person, stream)
             if following is not None:
                 following.cancel()
                 visit.faults += stream.faults
+
+    def _enter(self, session_id: str, guest: Guest) -> FakePerson | None:
+        return self._venue.enter(session_id, guest.name) if guest.shows_up else None
+
+    def _back_in(
+        self, session_id: str, guest: Guest, person: FakePerson | None, record: Answer
+    ) -> FakePerson | None:
+        """Do as a page does whose room was closed while its session is on stage."""
+        if person is not None and record.get("status") in _ON_STAGE and _is_out(person):
+            return self._enter(session_id, guest)
+        return person
+
+    def _go_out(self, session_id: str, guest: Guest) -> None:
+        """Leave the room, under whichever connection."""
+        for one in self._venue.people(session_id):
+            if one.identity == guest.name:
+                one.leave()
 
     async def _create(self, visit: Visit) -> str:
         guest = visit.guest
@@ -137,6 +155,7 @@ class Client:
                 record = {}
             else:
                 unknown_since_s = 0.0  # after an outage nodes need their time anew
+            person = self._back_in(session_id, guest, person, record)
             if record.get("status") in _ENDED:
                 visit.end = f"{record['status']} {record.get('reason') or ''}".strip()
                 return
@@ -172,13 +191,6 @@ def _check(visit: Visit, answer: httpx.Response) -> None:
         visit.faults.append(told)
 
 
-@contextlib.contextmanager
-def _inside(person: FakePerson | None) -> Iterator[None]:
-    """Be in the room for the length of the block, under whichever connection."""
-    try:
-        yield
-    finally:
-        if person is not None:
-            for one in list(person.stage.people.values()):
-                if one.identity == person.identity:
-                    one.leave()
+def _is_out(person: FakePerson) -> bool:
+    """Whether nobody of this name is in the room any more: it was deleted."""
+    return all(one.identity != person.identity for one in person.stage.people.values())

@@ -133,6 +133,10 @@ class Venue:
         """Let a controller into the session's room."""
         return self._rooms.stage(session_id).enter(identity)
 
+    def people(self, session_id: str) -> list[FakePerson]:
+        """Return everybody who is in the session's room."""
+        return list(self._rooms.stage(session_id).people.values())
+
     def take_frames(self) -> list[Frame]:
         """Return the frames that came since the last call, and forget them and empty rooms."""
         frames, self._frames = self._frames, []
