@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from shared.room_protocol import ControlRejected
 
@@ -25,6 +26,9 @@ MAX_STATUS_BYTES = 15 * 1024
 _MAX_TEXT_CHARS = 1000
 _MAX_DEPTH = 12
 _MAX_ARRAY_ITEMS = 256
+_MOST_VALUES = MAX_STATUS_BYTES // 2
+"""Of one entry, since each takes a comma as well: an entry that has more goes anyway, and isn't
+looked at any further, for all rooms of a node wait meanwhile."""
 _MAX_WHOLE = 2**64
 """Covers ids and seeds; what is longer means nothing to a client, and may be too long to write."""
 _KEPT = frozenset(("type", "session_id", "index", "error", "timestamp", "data", "stage", "trimmed"))
@@ -172,7 +176,7 @@ class StatusWriter:
 
 def encode_status(body: Mapping[str, object]) -> bytes:
     """Return *body* as JSON of at most 15 KiB; services' own values are made plain first."""
-    plain = {_word(name): _plain(value, 0) for name, value in body.items()}
+    plain = {_word(name): _part(value) for name, value in body.items()}
     encoded = _dump(plain)
     if len(encoded) <= MAX_STATUS_BYTES:
         return encoded
@@ -208,11 +212,23 @@ def _dump(value: object) -> bytes:
 def _word(name: object) -> str:
     if isinstance(name, int) and abs(name) > _MAX_WHOLE:
         return "<int>"
-    return str(name).encode(errors="replace").decode()
+    return str(name)[: MAX_STATUS_BYTES + 1].encode(errors="replace").decode()
 
 
-def _plain(value: object, depth: int) -> object:
-    """Return what JSON can say of *value*; what it can't is named by its type in angle brackets."""
+def _part(value: object) -> object:
+    """Return a part of a status made plain: an entry that is too large leaves the others whole."""
+    if not isinstance(value, Mapping):
+        return _plain(value, 0, [_MOST_VALUES])
+    entries = islice(value.items(), _MOST_VALUES)
+    return {_word(name): _plain(inner, 1, [_MOST_VALUES]) for name, inner in entries}
+
+
+def _plain(value: object, depth: int, left: list[int]) -> object:
+    """Return what JSON can say of *value*; what it can't is named by its type in angle brackets.
+
+    *left* counts down how many more values of its entry are looked at.
+    """
+    left[0] -= 1
     plain: object = f"<{type(value).__name__}>"
     match value:
         case None | bool():
@@ -223,13 +239,14 @@ def _plain(value: object, depth: int) -> object:
             plain = _word(value)
         case float():
             plain = value if math.isfinite(value) else None
-        case _ if depth == _MAX_DEPTH:
+        case _ if depth == _MAX_DEPTH or left[0] <= 0:
             pass
         case Mapping():
-            plain = {_word(name): _plain(inner, depth + 1) for name, inner in value.items()}
+            entries = islice(value.items(), left[0])
+            plain = {_word(name): _plain(inner, depth + 1, left) for name, inner in entries}
         case list() | tuple():
-            plain = [_plain(inner, depth + 1) for inner in value]
+            plain = [_plain(inner, depth + 1, left) for inner in islice(value, left[0])]
         case _ if hasattr(value, "tolist") and getattr(value, "size", 1) in range(_MAX_ARRAY_ITEMS):
             # numpy's and torch's values, without importing either
-            plain = _plain(value.tolist(), depth + 1)
+            plain = _plain(value.tolist(), depth + 1, left)
     return plain

@@ -141,6 +141,44 @@ def test_a_number_without_end_is_named_by_its_type(number: int) -> None:
     }
 
 
+def much_of_everything() -> dict[str, object]:
+    """Metadata that would take minutes to write, though it takes little memory."""
+    nested: object = 0
+    for _ in range(11):
+        nested = [nested] * 1000
+    return {
+        "nested": nested,
+        "named": {"deep": {str(number): nested for number in range(1000)}},
+        "list": [0] * 3_000_000,
+        "text": "x" * 30_000_000,
+        "prompt": "a quiet harbour",
+        "fps": 16,
+    }
+
+
+def test_what_is_far_too_large_is_not_looked_at_in_full() -> None:
+    """All rooms of a node wait while a status is written; the small entries are told all the same.
+
+    A structure that holds itself many times over would never end; no limit of time is needed here.
+    """
+    body = {"type": "chunk", "data": much_of_everything(), "error": None, "timestamp": 1.0}
+    said = json.loads(encode_status(body))
+    assert said.pop("trimmed") is True
+    assert said["data"].pop("text") == "x" * 1000
+    assert said == {
+        "type": "chunk",
+        "data": {"prompt": "a quiet harbour", "fps": 16},
+        "error": None,
+        "timestamp": 1.0,
+    }
+
+
+def test_what_just_fits_is_told_in_full() -> None:
+    """The count of values cuts nothing off that would have been sent."""
+    body = {"type": "chunk", "data": {"list": [0] * 7_600, "of": [[]] * 10}}
+    assert json.loads(encode_status(body)) == body
+
+
 def test_a_broken_character_is_replaced() -> None:
     """Half a surrogate pair, in a value or a name, would be no UTF-8."""
     assert json.loads(encode_status({"x\ud800": "y\udfff"})) == {"x?": "y?"}
