@@ -76,8 +76,8 @@ class ChunkStream:
         self._pump: asyncio.Task[None] | None = None
         """Written on the service loop only."""
         self._cancelled = False
-        """Service loop only. A service may swallow its cancellation; then it ends at its next
-        chunk, for nobody will ask for another one."""
+        """Service loop only. A service may swallow its cancellation; then it ends at the next thing
+        that it yields, for nobody will ask for more."""
         self._asked = False
         """A chunk was asked for and not yet taken."""
         self._asking: asyncio.TimerHandle | None = None
@@ -170,7 +170,7 @@ class ChunkStream:
         with foreign_code(fault_in("pull_chunks")):
             await self._may_make.acquire()
             async with _closing(self._service.pull_chunks(self._id)) as chunks:
-                while await self._make(chunks) and not self._cancelled:
+                while await self._make(chunks):
                     await self._may_make.acquire()
 
     async def _make(self, chunks: AsyncIterator[Chunk]) -> bool:
@@ -179,6 +179,8 @@ class ChunkStream:
             began_s = time.monotonic()
             for left in reversed(range(_STATUSES_PER_CHUNK)):
                 chunk: Any = await anext(chunks, _END)
+                if self._cancelled:
+                    return False
                 if not _is_status(chunk):
                     break
                 self._send(_Made(chunk=chunk, is_asked_for=left == 0))

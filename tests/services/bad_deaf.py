@@ -1,4 +1,4 @@
-"""Planted fault: the stream goes on when it is cancelled."""
+"""Planted fault: the stream waits on for ever when it is cancelled."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ class Bad(World):
 
     async def pull_chunks(self, session_id: str) -> AsyncIterator[dict[str, Any]]:
         index = 0
-        while True:
-            with contextlib.suppress(asyncio.CancelledError):
+        try:
+            while True:
                 await asyncio.sleep(0.2)
-            yield self.chunk(session_id, index)
-            index += 1
+                yield self.chunk(session_id, index)
+                index += 1
+        except asyncio.CancelledError:
+            while True:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(3600)
 
     def close_session(self, session_id: str) -> None:
         """Somebody still streams it."""
