@@ -64,15 +64,17 @@ def test_two_people_take_turns_on_one_model(browser: Browser, system: System) ->
     """Each hears that it waits, that it has its turn, and that it gave it up; both play."""
     people = People(browser, system)
     ann, bob = on_stage(people), on_stage(people)
-    ann.page.keyboard.press("w")
+    ann.page.keyboard.down("w")  # a key that is held keeps the turn, however slow the machine
     ann.wait_for_stage()
-    bob.page.keyboard.press("w")
+    bob.page.keyboard.down("w")
     see(bob.curtain, "1st in line for a turn")
+    ann.page.keyboard.up("w")
     bob.wait_for_stage()  # as soon as Ann has been idle for long enough
     wait_until_sync(lambda: said(ann, "Others play; press a key"), "Ann is told that it's parked")
     still = ann.debug["frames"]
     ann.page.keyboard.press("w")
     wait_until_sync(lambda: said(ann, "1st in line for a turn"), "Ann is told that it waits")
+    bob.page.keyboard.up("w")
     wait_until_sync(lambda: ann.debug["frames"] > still + 10, "Ann plays again", 20)
     wait_until_sync(lambda: said(bob, "Others play; press a key"), "Bob is told that it's parked")
     people.go_home()
