@@ -65,6 +65,7 @@ def shown(person: Person) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.timeout(240)
 def test_a_page_never_shows_a_frame_of_a_node_that_wakes_up_late(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -316,5 +316,5 @@ async def test_events_follows_through_a_restart_and_ends_with_ctrl_c(
     told = [json.loads(line)["session_id"] for line in following.told.splitlines()]
     assert told == [before, after]
     following.process.send_signal(signal.SIGINT)
-    assert following.process.wait(scaled_s(10)) == 0
+    assert following.process.wait(scaled_s(40)) == 0
     assert "Traceback" not in following.complained

@@ -1,13 +1,14 @@
 """What is in Redis, and what did a call change there?
 
 `read_all` takes every key of the server in one step. A dump flattens that to single facts:
-``s:a state`` → ``running``, ``q a`` → the score, ``s:a ttl`` → seconds. Session ids appear by their
-letter, so that a comparison can be read. Which run of the server it is, is left out: it is another
-one each time.
+``s:a state`` → ``running``, ``q a`` → the score, ``s:a ttl`` → seconds, rounded up to tens. Session
+ids appear by their letter, so that a comparison can be read. Which run of the server it is, is left
+out: it is another one each time.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -94,7 +95,8 @@ def dump(raw: RawRedis) -> Facts:
         for told in _NO_FACTS:
             facts.pop(told, None)
         if key.ttl_ms >= 0:
-            facts[f"{name} ttl"] = str(round(key.ttl_ms / 1000))
+            # In whole tens: on a slow machine seconds go by between a call and the look at it.
+            facts[f"{name} ttl"] = str(10 * math.ceil(key.ttl_ms / 10_000))
     return facts
 
 

@@ -15,7 +15,7 @@ from shared.store import Registry
 from tests.support.redis_server import POOL
 from tests.support.wait import scaled_s, wait_until
 
-PROCESS_S = 20.0
+PROCESS_S = 45.0
 NOWHERE = {
     "LIVEKIT_URL": "ws://127.0.0.1:1",
     "LIVEKIT_API_KEY": "key",

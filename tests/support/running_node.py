@@ -129,7 +129,7 @@ class RunningNode:
         journal: Journal = host._loaded.service.journal  # type: ignore[attr-defined]
         return journal
 
-    async def ready(self, timeout_s: float = 5.0) -> None:
+    async def ready(self, timeout_s: float = 20.0) -> None:
         """Wait until sessions may be placed here."""
 
         async def placed() -> bool:
@@ -213,7 +213,7 @@ def node_settings(redis_url: str, **options: Any) -> NodeSettings:
 
 @asynccontextmanager
 async def running_node(
-    redis_url: str, registry: Registry, *, ready_in_s: float = 5.0, **options: Any
+    redis_url: str, registry: Registry, *, ready_in_s: float = 20.0, **options: Any
 ) -> AsyncIterator[RunningNode]:
     """Run a node for the length of the block, ready when it begins."""
     node = RunningNode(redis_url, registry, **options)
