@@ -261,6 +261,11 @@ async def test_the_trail_is_read_in_pages(
     assert [event.session_id for event in events] == names
 
 
+def _heed_ctrl_c() -> None:
+    """Tests that a shell runs in the background ignore it, and their children would, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Following:
     """``greenroom events -f`` as a process of its own."""
 
@@ -273,6 +278,7 @@ class Following:
                 env={**os.environ, "GREENROOM_REDIS_URL": redis_url, "PYTHONUNBUFFERED": "1"},
                 stdout=told,
                 stderr=complained,
+                preexec_fn=_heed_ctrl_c,  # noqa: PLW1509 - it only sets a signal
             )
 
     @property
