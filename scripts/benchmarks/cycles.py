@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import itertools
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -224,6 +225,8 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=4)
     options = parser.parse_args()
+    # Like Ctrl-C, or the servers and the node would outlive this process.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     code = asyncio.run(run(options.sessions, options.at_once))
     sys.stdout.flush()
     os._exit(code)  # the SDK's threads may abort a process that ends right after a disconnect
