@@ -111,7 +111,10 @@ class ChunkStream:
             if self._error is not None:
                 raise self._error
             raise StopAsyncIteration
-        self._asked = self._asked and not made.is_asked_for
+        if made.is_asked_for:
+            self._asked = False
+            if self._asking is not None:  # it was for this chunk
+                self._asking.cancel()
         if made.made_in_s is not None:
             self.last_made_in_s = made.made_in_s
             self._took_s.append(made.waited_s + made.made_in_s)

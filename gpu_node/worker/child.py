@@ -185,7 +185,9 @@ class Feed:
         self._session = session
         self._stream = stream
         self._child = child
-        self._sent = 0
+        self._taken = 0
+        """Chunks that left the stream; counted before anything else is awaited, so that a wish for
+        one of them is known as late."""
         self.task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -193,9 +195,9 @@ class Feed:
         error: list[str] | None = None
         try:
             while True:
-                parcel = await _parcel(await self._stream.take())
-                self._sent += 1
-                self._send(parcel)
+                chunk = await self._stream.take()
+                self._taken += 1
+                self._send(await _parcel(chunk))
         except StopAsyncIteration:
             pass
         except GreenroomError as fault:
@@ -206,17 +208,17 @@ class Feed:
     def _send(self, parcel: Parcel) -> None:
         head = {
             "session": self._session,
-            "number": self._sent,
+            "number": self._taken,
             "made_in_s": self._stream.last_made_in_s,
         }
         call_foreign(lambda: self._child.send_chunk(head, parcel), _unfit)
 
     def do(self, what: str, head: Mapping[str, Any]) -> None:
-        """The node wants something of the stream; a wish for a chunk that was sent came late."""
+        """The node wants something of the stream; a wish for a chunk that was made came late."""
         if what == "stop":
             self._child.aside(f"stop {self._session}", self._stream.stop(_STOP_S))
             return
-        if head["number"] != self._sent + 1:
+        if head["number"] != self._taken + 1:
             return
         if (waited_s := head.get("waited_s")) is not None:
             self._stream.learn(waited_s)
