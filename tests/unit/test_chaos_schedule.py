@@ -39,7 +39,7 @@ def test_every_kind_of_fault_is_planned_on_what_it_can_hurt() -> None:
     for fault in faults:
         assert (fault.kind is Kind.MEDIA_OUT) == (fault.target == VENUE)
         assert (fault.kind in (Kind.LOSE_TAIL, Kind.EMPTY)) == (fault.lost_s > 0)
-        most_s = (9 if fault.kind is Kind.MEDIA_OUT else 5) * NODE_TTL_S
+        most_s = (9 if fault.kind is Kind.MEDIA_OUT else 4) * NODE_TTL_S
         assert (fault.at_s >= 0, fault.for_s <= most_s) == (True, True)
 
 
