@@ -31,6 +31,7 @@ def test_the_slot_goes_to_the_next_in_line_in_the_same_step(world: World) -> Non
         "s:b admitted": now,
         "s:b assigned": now,
         "s:b assigned_rt": now,
+        "s:b handed": now,
         "s:b t_queued": None,
         "s:b t_assigned": str(T + 13_000),
         "s:b t_session": str(T + 1_806_000),

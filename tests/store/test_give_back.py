@@ -36,6 +36,7 @@ def test_a_session_goes_back_with_its_old_ticket(world: World) -> None:
         "s:a updated": now,
         "s:a ver": now,
         "n:n1 capacity": "0",
+        "n:n1 vacant": now,
         "ctr epoch": now,
         "ctr version": now,
         "ctr n_returned_node_shutdown": "1",

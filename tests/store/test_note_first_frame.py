@@ -21,6 +21,8 @@ def test_the_first_frame_is_noted_once(world: World) -> None:
         "s:a updated": str(T + 1_500),
         "s:a ver": str(T + 1_500),
         "ctr version": str(T + 1_500),
+        "ctr n_start_le_2": "1",
+        "ctr n_start_ms": "1500",
         "ev 7": "first_frame a n1",
     }
     world.pass_time(1)

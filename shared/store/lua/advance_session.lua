@@ -7,7 +7,7 @@
 -- Replies: moved, stop, illegal, fenced
 -- Fields: moved, illegal: the state now; stop: the reason
 -- Publishes: w:<nid> stop (for draining), assign (a cleared node may serve the line); r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, ending, choice, dispatch, owner
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, ending, durations, choice, dispatch, owner
 local DISPATCH_BUDGET = 8
 local STEPS = {joining_room = true, starting_pipeline = true, running = true, draining = true}
 

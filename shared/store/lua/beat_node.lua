@@ -29,7 +29,7 @@ local told = cjson.decode(residents)
 local said = what_is_said(redis.call('ZCARD', key('ns', nid)))
 if is_settled(n, lease, said) then return with_move(n, {'ok', as_owned(told), {}, {}, {}}) end
 
--- Then include: recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, listed, presence, owner, adoption
+-- Then include: recent, deadlines, slots, gaps, holds, blame, ending, durations, choice, dispatch, members, listed, presence, owner, adoption
 if n.mates and number(capacity) > 0 then forget_mates(nid) end
 local members, has_left = members_of(nid), false
 local list, is_rebased = follow_rebases(nid, told, members)

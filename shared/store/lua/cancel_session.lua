@@ -7,7 +7,7 @@
 -- Replies: ended, draining, already, gone
 -- Fields: the session (include/record.lua); none for gone
 -- Publishes: w:<nid> stop; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, ending, record
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, ending, record
 local state = redis.call('HGET', key('s', session_id), 'state')
 if not state then return {'gone'} end
 if not MAY_BECOME.draining[state] then return {'already', session_fields(session_id)} end

@@ -7,7 +7,7 @@
 -- Replies: ended, already, served, gone
 -- Fields: the session (include/record.lua); none for gone
 -- Publishes: r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, ending, record
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, ending, record
 local state = redis.call('HGET', key('s', session_id), 'state')
 if not state then return {'gone'} end
 if state ~= 'queued' then

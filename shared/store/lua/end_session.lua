@@ -7,7 +7,7 @@
 -- Replies: ended, already, fenced
 -- Fields: ended: the reason that was stored
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, ending, choice, dispatch, owner
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, ending, durations, choice, dispatch, owner
 local DISPATCH_BUDGET = 8
 
 local sid = session_id

@@ -7,7 +7,7 @@
 -- Replies: returned, ended, fenced
 -- Fields: none
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, owner
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, blame, ending, durations, choice, dispatch, members, owner
 local UNCOUNTED = {node_shutdown = true, node_drained = true, media_lost = true}
 local DISPATCH_BUDGET = 8
 

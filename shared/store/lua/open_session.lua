@@ -7,7 +7,7 @@
 -- Replies: created, exists, conflict, limited, full
 -- Fields: the session (include/record.lua); none for conflict, limited and full
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, choice, dispatch, record, identity
+-- Include: core, generation, recent, deadlines, slots, gaps, durations, choice, dispatch, record, identity
 local DISPATCH_BUDGET = 8
 
 -- The image that came ahead of a session which won't be: nobody else would ever claim it.

@@ -9,7 +9,7 @@
 -- Replies: registered, wait, superseded
 -- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members, listed
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, blame, ending, durations, choice, dispatch, members, listed
 local DISPATCH_BUDGET = 64
 
 local nid, record = node_id, key('n', node_id)
@@ -73,6 +73,7 @@ redis.call('HSET', record, 'boot', boot_id, 'inc', inc, 'state', state, 'capacit
   'session_capacity', session_capacity, 'stamp', 0, 'ttl', ttl_ms,
   'beat', rt, 'registered', now, 'gen', redis.call('HGET', CTR, 'gen'),
   'strangers', strangers)
+if number(previous) == 0 then redis.call('HDEL', record, 'vacant') end   -- a fresh process: nobody waited for it here
 redis.call('PERSIST', record)
 redis.call('ZADD', key('nodes'), rt + tonumber(ttl_ms), nid)
 if number(previous) == 0 then clear_strikes(nid) else refresh_free(nid) end

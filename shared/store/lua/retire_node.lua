@@ -6,7 +6,7 @@
 -- Replies: retired, gone
 -- Fields: none
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, blame, ending, durations, choice, dispatch, members
 local DISPATCH_BUDGET, ALL, RECORD_KEPT_MS = 64, 1024, 86400000
 
 if redis.call('HGET', key('n', node_id), 'inc') ~= incarnation

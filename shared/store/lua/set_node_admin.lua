@@ -10,7 +10,7 @@
 -- Replies: set, changed, gone
 -- Fields: set: how many sessions it holds, quarantined ones included
 -- Publishes: w:<nid> drain, assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, choice, dispatch
+-- Include: core, generation, recent, deadlines, slots, gaps, durations, choice, dispatch
 local DISPATCH_BUDGET = 64
 
 local record = key('n', node_id)
@@ -27,6 +27,7 @@ end
 keep_registry_time()
 if not is_repeat then
   redis.call('HSET', record, 'admin', admin, 'order', order)
+  if admin == 'draining' then redis.call('HDEL', record, 'vacant') end
   if move_in_ms ~= '' then
     redis.call('HSET', record, 'drain_at', rt + tonumber(move_in_ms))
     note('node_drain', text(math.floor(tonumber(move_in_ms) / 1000)))

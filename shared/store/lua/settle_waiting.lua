@@ -7,7 +7,7 @@
 -- Replies: abandoned, extended, moved, gone
 -- Fields: none
 -- Publishes: r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, ending
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, ending
 local s = redis.call('HMGET', key('s', session_id), 'state', 'ver', 't_queued', 'd_queued')
 if not s[1] then return {'gone'} end
 if s[1] ~= 'queued' or s[2] ~= version or s[3] ~= lease then return {'moved'} end

@@ -7,7 +7,7 @@
 -- Replies: done, more
 -- Fields: returned {sid, epoch, why}, ended {sid, reason, why}, suspects {sid, version, lease}: waiting ones whose client was silent
 -- Publishes: w:<nid> assign, stop; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, blame, ending, durations, choice, dispatch
 local DISPATCH_BUDGET, ASK_AGAIN_MS = 64, 10000
 local SILENT_SHARE, LOOK_AGAIN_MS = 0.5, 1000     -- of a lease: two beats are missing
 

@@ -7,7 +7,7 @@
 -- Replies: done, more
 -- Fields: dead node ids, returned {sid, epoch, why}, ended {sid, reason, why}
 -- Publishes: w:<nid> assign; r:<replica>
--- Include: core, generation, recent, deadlines, slots, holds, blame, ending, choice, dispatch, members
+-- Include: core, generation, recent, deadlines, slots, gaps, holds, blame, ending, durations, choice, dispatch, members
 local DISPATCH_BUDGET, RECORD_KEPT_MS, DEATH_WINDOW_MS = 64, 86400000, 1000
 
 keep_registry_time()

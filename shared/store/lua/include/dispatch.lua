@@ -1,18 +1,5 @@
 -- The one dispatch point: the head of the line steps onto the least used live node.
--- Needs: generation, deadlines, slots, choice.
-
--- One more duration of this kind: into its bucket, and to the sum of all.
-local function count_duration(name, ms)
-  local bucket = 'inf'
-  for _, bound in ipairs(DURATION_BOUNDS_MS) do
-    if ms <= bound[2] then
-      bucket = bound[1]
-      break
-    end
-  end
-  total(name .. '_le_' .. bucket)
-  redis.call('HINCRBY', CTR, 'n_' .. name .. '_ms', ms)
-end
+-- Needs: generation, durations, deadlines, slots, gaps, choice.
 
 -- How far off was what the client was told when it came (milliseconds: middle, low, high)?
 local function count_estimate(promised, waited)
@@ -48,6 +35,7 @@ local function assign(sid, s, nid)
   if not s.admitted then deadlines.session = due(s.d_session) end   -- it runs from the first admission
   set_deadlines(sid, deadlines)
   fold_number('top', s.ticket)
+  take_vacancy(nid, sid, s.queued_rt)
   refresh_free(nid)
   changed(sid, 'assigned', nid, epoch, '')
   total('assigned')

@@ -1,5 +1,5 @@
 -- How a session leaves: drain (asked to end), finish (terminal), return_to_line (involuntary).
--- Needs: recent, deadlines, slots, holds.
+-- Needs: recent, deadlines, slots, gaps, holds.
 local COUNT_LIMIT = 6
 local ENDS_AS = {accept_timeout = 'join_timeout', join_failed = 'join_timeout',
   join_timeout = 'join_timeout', start_timeout = 'start_timeout'}
@@ -28,6 +28,7 @@ local function finish(sid, reason, error_text, quarantine)
   redis.call('ZREM', key('q'), sid)
   if not quarantine then learn_hold(sid, reason) end
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
+  note_vacancy(text(s[2]), sid, rt)
   drop_image(sid)
   local no_deadlines = {}
   for _, kind in ipairs(DEADLINES) do no_deadlines[kind] = false end
@@ -74,6 +75,8 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
   if s[1] ~= 'running' and s[9] then served_until = number(s[9]) end
   local left = s[7] and math.max(tonumber(s[7]) - served_until, 0) or s[8]
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
+  note_vacancy(text(s[2]), sid, served_until)
+  note_loss(sid, served_until, why)
   local epoch = next_number('epoch')
   local news = {'state', 'queued', 'node', '', 'avoid', s[2], 'epoch', epoch, 'back', why, 'queued_rt', rt,
     'attempt', number(s[10]) + 1}
@@ -86,7 +89,7 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
     news[#news + 1] = with_one_more(counts, weight)
   end
   redis.call('HSET', record, unpack(news))
-  redis.call('HDEL', record, 'acked', 'connected', 'controller', 'participants', 'rebased', 'credited')
+  redis.call('HDEL', record, 'acked', 'connected', 'controller', 'participants', 'rebased', 'credited', 'handed')
   set_deadlines(sid, {assigned = false, joining = false, controller = false, room_empty = false,
     starting = false, session = false, queued = due(s[6])})
   redis.call('ZADD', key('q'), s[4], sid)
