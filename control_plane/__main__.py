@@ -21,6 +21,7 @@ import uvloop
 
 from control_plane.app import Replica
 from control_plane.listener import listen
+from control_plane.admin_key import admin_key_of, made_key_text
 from control_plane.settings import ReplicaSettings
 from shared.errors import StartupError
 from shared.logs import set_up_logs
@@ -37,7 +38,7 @@ def main() -> int:
     set_up_logs()
     try:
         settings = load(ReplicaSettings)
-        _check_address(settings)
+        _tell_admin_key(settings)
         listener = listen(settings.host, settings.port)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, listener))
@@ -51,12 +52,12 @@ def main() -> int:
     return 0
 
 
-def _check_address(settings: ReplicaSettings) -> None:
-    if not settings.on_loopback and not settings.no_auth:
-        raise StartupError(
-            f"Listening on {settings.host} would let anybody use this replica without a key.",
-            try_="--host 127.0.0.1, or --no-auth if only trusted machines can reach it",
-        )
+def _tell_admin_key(settings: ReplicaSettings) -> None:
+    """Print the key of a replica that has just made one: once, and not through the logs."""
+    key = admin_key_of(settings)
+    if key is not None and key.is_new:
+        sys.stderr.write(made_key_text(key))
+        sys.stderr.flush()
 
 
 async def _serve(settings: ReplicaSettings, listener: socket.socket) -> None:

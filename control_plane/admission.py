@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from control_plane.images import ImageShrinker
 from control_plane.metrics import Metrics
+from control_plane.session_owners import SessionOwners
 from control_plane.vitals import Vitals
 from shared.errors import InvalidImage, InvalidRequest, RoomsUnavailable, UnknownPool
-from shared.ids import new_session_id
 from shared.records import Opened, OpenRequest, SessionLimits, SessionRequest
 from shared.store import Registry
 from shared.waiting import IdentityLimits
@@ -25,13 +25,15 @@ from shared.waiting import IdentityLimits
 MAX_CONFIG_BYTES = 256 * 1024
 """What Redis keeps of one request's configuration, its image aside."""
 _ANYBODY = "anybody"
-"""The caller, as long as nobody checks who is calling."""
+"""The caller where nobody checks who is calling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What somebody asked for, shape already checked."""
 
+    caller: str = ""
+    """The id of the key that it came with; empty on an open replica."""
     identity: str
     config: Mapping[str, object]
     prompt: str | None = None
@@ -61,12 +63,14 @@ class Admission:
         metrics: Metrics,
         pools: tuple[str, ...],
         terms: Terms,
+        owners: SessionOwners,
     ) -> None:
         self._registry = registry
         self._vitals = vitals
         self._metrics = metrics
         self._pools = pools
         self._terms = terms
+        self._owners = owners
         self._images = ImageShrinker()
 
     async def admit(self, wish: Wish) -> Opened:
@@ -80,7 +84,7 @@ class Admission:
         pool = self._pool_of(wish)
         if not self._vitals.rooms_reachable:
             raise RoomsUnavailable(why="it didn't answer the last probe")
-        session_id = new_session_id(pool)
+        session_id = self._owners.new_id(pool, wish.caller)
         request = _request_of(wish)
         if (image := wish.config.get("image")) is not None:
             await self._keep_image(session_id, image)
@@ -140,7 +144,7 @@ _encode = json.JSONEncoder(allow_nan=False).encode
 def _idempotency_hash(wish: Wish, pool: str) -> str:
     if wish.idempotency_key is None:
         return ""
-    scope = "\0".join((_ANYBODY, pool, wish.idempotency_key))
+    scope = "\0".join((wish.caller or _ANYBODY, pool, wish.idempotency_key))
     return hashlib.sha256(scope.encode()).hexdigest()
 
 

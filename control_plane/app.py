@@ -18,9 +18,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
+from control_plane.access import Access
+from control_plane.admin_key import admin_key_of
 from control_plane.admission import Admission, Terms
 from control_plane.api import problems
 from control_plane.api.answers import Answers
+from control_plane.api.auth import Guard
 from control_plane.api.edge import Edge
 from control_plane.api.events import event_routes
 from control_plane.api.health import health_routes
@@ -30,12 +33,14 @@ from control_plane.api.sessions import session_routes
 from control_plane.api.tokens import token_routes
 from control_plane.api.webhooks import webhook_routes
 from control_plane.events_hub import EventsHub
+from control_plane.key_ring import KeyRing
 from control_plane.lines import Lines
 from control_plane.listing import SessionList
 from control_plane.metrics import Metrics
 from control_plane.presence import Presence
 from control_plane.reconciler import Reconciler
 from control_plane.room_chores import RoomChores
+from control_plane.session_owners import SessionOwners
 from control_plane.session_tokens import SessionTokens
 from control_plane.settings import ReplicaSettings
 from control_plane.sweeper import Sweeper
@@ -79,11 +84,15 @@ class Replica:
         self.reconciler = Reconciler(
             registry=self.registry, rooms=self.rooms, chores=self.chores, pools=pools
         )
+        self._owners = SessionOwners(settings.session_secret.get_secret_value().encode())
+        self._session_tokens = SessionTokens(settings.session_secret.get_secret_value().encode())
+        self.access = self._access()
+        self.guard = Guard(self.access, settings.pools)
         self.admission = self._admission()
-        self.answers = _answers(settings)
+        self.answers = self._answers()
         self.app: ASGIApp = Edge(
             self._api(),
-            loopback_only=settings.on_loopback,
+            loopback_only=settings.on_loopback and self.access.is_open,
             host=settings.host,
             allowed_origins=settings.allowed_origins,
         )
@@ -123,6 +132,28 @@ class Replica:
                 queue_size=settings.queue_size,
                 identity_limits=settings.identity_limits,
             ),
+            owners=self._owners,
+        )
+
+    def _access(self) -> Access:
+        return Access(
+            admin_key=admin_key_of(self._settings),
+            keys=KeyRing(registry=self.registry),
+            session_tokens=self._session_tokens,
+            owners=self._owners,
+        )
+
+    def _answers(self) -> Answers:
+        settings = self._settings
+        return Answers(
+            room_tokens=RoomTokens(
+                settings.livekit_api_key,
+                settings.livekit_api_secret.get_secret_value(),
+                settings.token_ttl_s,
+                settings.deployment_id,
+            ),
+            session_tokens=self._session_tokens,
+            livekit_url=settings.livekit_public_url,
         )
 
     def truth_watch(self) -> TruthWatch:
@@ -165,16 +196,17 @@ class Replica:
         pools = self._settings.pools
         app.include_router(
             session_routes(
+                access=self.guard,
                 admission=self.admission,
                 registry=self.registry,
                 answers=self.answers,
                 chores=self.chores,
                 lines=self.lines,
-                pools=pools,
             )
         )
         app.include_router(
             list_routes(
+                access=self.guard,
                 sessions=SessionList(registry=self.registry),
                 lines=self.lines,
                 answers=self.answers,
@@ -183,6 +215,7 @@ class Replica:
         )
         app.include_router(
             queue_routes(
+                access=self.guard,
                 registry=self.registry,
                 lines=self.lines,
                 chores=self.chores,
@@ -190,11 +223,18 @@ class Replica:
                 queue_size=self._settings.queue_size,
             )
         )
-        app.include_router(event_routes(hub=self.hub, pools=pools))
-        app.include_router(token_routes(registry=self.registry, answers=self.answers, pools=pools))
+        app.include_router(event_routes(access=self.guard, hub=self.hub))
+        app.include_router(
+            token_routes(access=self.guard, registry=self.registry, answers=self.answers)
+        )
         app.include_router(self._webhook_routes())
         app.include_router(
-            health_routes(vitals=self.vitals, metrics=self.metrics, settings=self._settings)
+            health_routes(
+                access=self.guard,
+                vitals=self.vitals,
+                metrics=self.metrics,
+                settings=self._settings,
+            )
         )
         app.include_router(
             page_routes(livekit_url=self._settings.livekit_public_url, dist=self._dist)
@@ -212,16 +252,3 @@ class Replica:
                 pools=settings.pools,
             ),
         )
-
-
-def _answers(settings: ReplicaSettings) -> Answers:
-    return Answers(
-        room_tokens=RoomTokens(
-            settings.livekit_api_key,
-            settings.livekit_api_secret.get_secret_value(),
-            settings.token_ttl_s,
-            settings.deployment_id,
-        ),
-        session_tokens=SessionTokens(settings.session_secret.get_secret_value().encode()),
-        livekit_url=settings.livekit_public_url,
-    )

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+from typing import Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from shared.records import SessionLimits
 from shared.settings import SharedSettings, env_names
 from shared.waiting import IdentityLimits
 
+LEAST_ADMIN_KEY_CHARS = 24
+"""It is the one key that people may choose, and nothing slows down who guesses."""
 LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
@@ -21,7 +24,7 @@ class ReplicaSettings(SharedSettings):
     host: str = Field(
         default="127.0.0.1",
         validation_alias=env_names("host", telefuser="HOST"),
-        description="Address to listen on; anything but this machine itself needs --no-auth.",
+        description="Address to listen on; on any but this machine's own, callers need a key.",
     )
     port: int = Field(
         default=8088,
@@ -81,9 +84,21 @@ class ReplicaSettings(SharedSettings):
         description="Seconds between two comparisons of ledger, nodes and rooms by this replica, "
         "give or take half; 0: never.",
     )
+    stop_notice_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=60,
+        description="Seconds after SIGTERM for which a replica serves on and says that it isn't "
+        "ready, so that a load balancer which asks sends nobody more.",
+    )
+    admin_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="Key that may do everything, the same for all replicas; left out: one is made "
+        "and kept in the data folder, unless only this machine can reach the replica.",
+    )
     no_auth: bool = Field(
         default=False,
-        description="Listen on other addresses although nobody checks who is calling.",
+        description="Let everybody who can reach the replica do everything.",
     )
     cors_origins: str = Field(
         default="",
@@ -94,6 +109,25 @@ class ReplicaSettings(SharedSettings):
         default_factory=lambda data: _derived_secret(data.get("livekit_api_secret")),
         description="Key that signs session tokens; left out: derived from the LiveKit secret.",
     )
+
+    @field_validator("admin_key")
+    @classmethod
+    def _hard_to_guess(cls, key: SecretStr) -> SecretStr:
+        text = key.get_secret_value()
+        if text and not (len(text) >= LEAST_ADMIN_KEY_CHARS and text.isascii() and " " not in text):
+            raise ValueError(
+                f"use at least {LEAST_ADMIN_KEY_CHARS} ASCII characters without spaces"
+            )
+        return key
+
+    @model_validator(mode="after")
+    def _open_or_closed(self) -> Self:
+        if self.no_auth and self.admin_key.get_secret_value():
+            raise ValueError(
+                "--no-auth (GREENROOM_NO_AUTH) and --admin-key (GREENROOM_ADMIN_KEY) contradict "
+                "each other: give one of them"
+            )
+        return self
 
     @property
     def on_loopback(self) -> bool:

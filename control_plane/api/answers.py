@@ -80,10 +80,6 @@ class Answers:
         token = self._room_tokens.controller(record.session_id, record.identity)
         return self._token(record, token, Role.CONTROLLER)
 
-    def owns(self, session_id: str, session_token: str) -> bool:
-        """Whether *session_token* was made for this session."""
-        return self._session_tokens.verify(session_id, session_token)
-
     def _token(self, record: SessionRecord, token: str, role: Role) -> TokenCreated:
         return {
             "session_id": record.session_id,

@@ -24,8 +24,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from control_plane.api import auth
 from control_plane.api.bodies import LeanRoute, whole_number
-from control_plane.api.sessions import known_id
 from control_plane.events_hub import EventsHub, Follower
 from control_plane.session_news import News, Sight, Telling
 from shared.errors import UnknownSession
@@ -39,7 +39,7 @@ _COMMENT = b": still here\n\n"
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def event_routes(*, hub: EventsHub, pools: tuple[str, ...]) -> APIRouter:
+def event_routes(*, access: auth.Guard, hub: EventsHub) -> APIRouter:
     """Return the route of ``/v1/stream/sessions/{session_id}/events``."""
     router = APIRouter(route_class=LeanRoute, tags=["sessions"])
 
@@ -50,7 +50,8 @@ def event_routes(*, hub: EventsHub, pools: tuple[str, ...]) -> APIRouter:
     )
     async def follow_session(request: Request, session_id: str) -> Response:
         """Follow a session as server-sent events; for a waiting one also a sign of life."""
-        follower = hub.follow(known_id(session_id, pools))
+        await access.require_session(request, session_id, auth.Scope.READ)
+        follower = hub.follow(session_id)
         stream = _EventStream(follower, Telling(_last_id(request)))
         try:
             return await stream.begun()

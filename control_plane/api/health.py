@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from control_plane.api.answers import json_answer
+from control_plane.api.auth import Guard, Scope
 from control_plane.api.bodies import Health, LeanRoute
 from control_plane.metrics import CONTENT_TYPE, Metrics
 from control_plane.settings import ReplicaSettings
@@ -28,7 +29,9 @@ _READY_STATES = frozenset((NodeState.IDLE, NodeState.BUSY))
 _KIND = {"service_type": "stream", "transport": "livekit"}
 
 
-def health_routes(*, vitals: Vitals, metrics: Metrics, settings: ReplicaSettings) -> APIRouter:
+def health_routes(
+    *, access: Guard, vitals: Vitals, metrics: Metrics, settings: ReplicaSettings
+) -> APIRouter:
     """Return the routes of ``/v1/stream/health``, ``/v1/service/…`` and ``/metrics``."""
     router = APIRouter(route_class=LeanRoute, tags=["health"])
 
@@ -70,6 +73,7 @@ def health_routes(*, vitals: Vitals, metrics: Metrics, settings: ReplicaSettings
             "pools": settings.pools,
             "session_capacity": await _capacities_or_none(vitals),
             "coming_up": {node.node_id: asdict(node.progress) for node in nodes if node.progress},
+            "closed": not access.is_open,
         }
         return json_answer({**_KIND, **described, **health})
 
@@ -81,6 +85,7 @@ def health_routes(*, vitals: Vitals, metrics: Metrics, settings: ReplicaSettings
         text = metrics.render(snapshots, livekit_up=vitals.rooms_reachable)
         return Response(text, media_type=CONTENT_TYPE)
 
+        await access.require(request, Scope.READ)
     return router
 
 

@@ -19,9 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shared.errors import (
+    BadApiKey,
     Busy,
     GreenroomError,
     InvalidRequest,
+    NoCredentials,
     SessionEnded,
     Unavailable,
     UnknownSession,
@@ -35,7 +37,7 @@ MEDIA_TYPE = "application/problem+json"
 def problem(error: GreenroomError, *, session_id: str = "") -> Response:
     """Return the answer for one of our own errors; *session_id* is the one in the path, if any."""
     retry_after_s = error.retry_after_s if isinstance(error, Busy | Unavailable) else None
-    return _answer(
+    answer = _answer(
         status=error.status,
         code=error.code,
         message=str(error),
@@ -43,6 +45,9 @@ def problem(error: GreenroomError, *, session_id: str = "") -> Response:
         retryable=error.retryable,
         retry_after_s=retry_after_s,
     )
+    if isinstance(error, NoCredentials | BadApiKey):
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
 
 
 async def on_error(request: Request, error: Exception) -> Response:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from control_plane.api.answers import Answers, json_answer
+from control_plane.api.auth import Guard, Scope, known_id
 from control_plane.api.bodies import (
     LeanRoute,
     Lineup,
@@ -19,7 +20,6 @@ from control_plane.api.bodies import (
     Waiting,
     whole_number,
 )
-from control_plane.api.sessions import known_id
 from control_plane.lines import Lines, Reading
 from control_plane.listing import MOST_AT_ONCE, Cursor, SessionList
 from control_plane.room_chores import RoomChores
@@ -32,7 +32,13 @@ MOST_PLACES = 1000
 
 
 def queue_routes(
-    *, registry: Registry, lines: Lines, chores: RoomChores, pools: tuple[str, ...], queue_size: int
+    *,
+    access: Guard,
+    registry: Registry,
+    lines: Lines,
+    chores: RoomChores,
+    pools: tuple[str, ...],
+    queue_size: int,
 ) -> APIRouter:
     """Return the routes of ``/v1/queue``."""
     router = APIRouter(route_class=LeanRoute, tags=["queue"])
@@ -40,14 +46,16 @@ def queue_routes(
     @router.get("/v1/queue", responses={200: {"model": Lineup}})
     async def show_queue(request: Request) -> Response:
         """Show who waits where, since when and how long still; at most a second old."""
+        await access.require(request, Scope.ADMIN)
         most = _limit(request, most=MOST_PLACES)
         readings = [await lines.read(pool) for pool in _pools(request, pools)]
         lineup: Lineup = {"pools": [_line(reading, queue_size, most) for reading in readings]}
         return json_answer(lineup)
 
     @router.delete("/v1/queue/{session_id}", responses={200: {"model": SessionGone}})
-    async def cancel_waiting(request: Request, session_id: str) -> Response:  # noqa: ARG001
+    async def cancel_waiting(request: Request, session_id: str) -> Response:
         """Take a session out of the line; one that is served by now is left alone (409)."""
+        await access.require(request, Scope.ADMIN)
         record = await registry.cancel_waiting(known_id(session_id, pools), Reason.ADMIN)
         chores.delete_room(session_id)
         gone: SessionGone = {"session_id": session_id, "status": record.state}
@@ -57,7 +65,12 @@ def queue_routes(
 
 
 def list_routes(
-    *, sessions: SessionList, lines: Lines, answers: Answers, pools: tuple[str, ...]
+    *,
+    access: Guard,
+    sessions: SessionList,
+    lines: Lines,
+    answers: Answers,
+    pools: tuple[str, ...],
 ) -> APIRouter:
     """Return the route of the list ``/v1/stream/sessions``."""
     router = APIRouter(route_class=LeanRoute, tags=["sessions"])
@@ -65,6 +78,7 @@ def list_routes(
     @router.get("/v1/stream/sessions", responses={200: {"model": SessionsFound}})
     async def list_sessions(request: Request) -> Response:
         """List sessions by ``status`` and ``pool``, a page at a time."""
+        await access.require(request, Scope.ADMIN)
         wanted = _pools(request, pools)
         found = await sessions.find(
             pools=wanted,

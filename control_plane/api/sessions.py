@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from control_plane.admission import Admission, Wish
 from control_plane.api.answers import Answers, json_answer
+from control_plane.api.auth import Guard, Scope
 from control_plane.api.bodies import (
     CreateSession,
     LeanRoute,
@@ -26,8 +27,7 @@ from control_plane.api.bodies import (
 from control_plane.estimates import Estimate
 from control_plane.lines import Lines
 from control_plane.room_chores import RoomChores
-from shared.errors import Busy, IdentityLimit, InvalidName, UnknownSession
-from shared.ids import pool_of
+from shared.errors import Busy, IdentityLimit, UnknownSession
 from shared.records import Admitted, Ended, Opened, Queued, Refused, SessionRecord
 from shared.states import Reason
 from shared.store import Registry
@@ -39,12 +39,12 @@ _LOOK_EVERY_S = 0.1
 
 def session_routes(
     *,
+    access: Guard,
     admission: Admission,
     registry: Registry,
     answers: Answers,
     chores: RoomChores,
     lines: Lines,
-    pools: tuple[str, ...],
 ) -> APIRouter:
     """Return the routes of ``/v1/stream/sessions``."""
     router = APIRouter(route_class=LeanRoute, tags=["sessions"])
@@ -56,8 +56,10 @@ def session_routes(
     )
     async def create_session(request: Request) -> Response:
         """Create a session: assigned at once (200), in line (202) or refused (429)."""
+        caller = await access.require(request, Scope.CREATE)
         body = await read_body(request, CreateSession)
         wish = Wish(
+            caller=caller.key_id,
             identity=check_identity(body.identity),
             config=body.config,
             prompt=body.prompt,
@@ -70,15 +72,17 @@ def session_routes(
         return _created(opened, answers, estimate)
 
     @router.get("/v1/stream/sessions/{session_id}", responses={200: {"model": SessionStatus}})
-    async def get_session(request: Request, session_id: str) -> Response:  # noqa: ARG001
+    async def get_session(request: Request, session_id: str) -> Response:
         """Tell how a session stands; for a waiting one also a sign of life."""
-        record = await touched(registry, session_id, pools)
+        await access.require_session(request, session_id, Scope.READ)
+        record = await touched(registry, session_id)
         return json_answer(answers.status(record, await lines.estimate(record)))
 
     @router.delete("/v1/stream/sessions/{session_id}", responses={200: {"model": SessionGone}})
-    async def delete_session(request: Request, session_id: str) -> Response:  # noqa: ARG001
+    async def delete_session(request: Request, session_id: str) -> Response:
         """End a session; waits for its node's cleanup, but not for ever."""
-        record = await registry.cancel(known_id(session_id, pools), Reason.CLIENT_STOP)
+        await access.require_session(request, session_id, Scope.CREATE)
+        record = await registry.cancel(session_id, Reason.CLIENT_STOP)
         if record.ended:
             # It held no slot, so no node will look after the room.
             chores.delete_room(session_id)
@@ -90,20 +94,9 @@ def session_routes(
     return router
 
 
-def known_id(session_id: str, pools: tuple[str, ...]) -> str:
-    """Return *session_id* if it may name a session of *pools*, else raise `UnknownSession`."""
-    try:
-        served = pool_of(session_id) in pools
-    except InvalidName:
-        served = False
-    if not served:
-        raise UnknownSession(session_id=session_id)
-    return session_id
-
-
-async def touched(registry: Registry, session_id: str, pools: tuple[str, ...]) -> SessionRecord:
+async def touched(registry: Registry, session_id: str) -> SessionRecord:
     """Return the session as it is now, and count the question as a sign of life."""
-    found = await registry.touch([known_id(session_id, pools)])
+    found = await registry.touch([session_id])
     if session_id not in found:
         raise UnknownSession(session_id=session_id)
     return found[session_id]

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from control_plane.admin_key import admin_key_of, made_key_text
 from control_plane.cli.options import Given
 from control_plane.cli.settings import StackSettings
 from control_plane.cli.terminal import Terminal
@@ -84,6 +85,10 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
             values["livekit_api_key"] = livekit.api_key
             values["livekit_api_secret"] = livekit.api_secret
         settings = load(ReplicaSettings, **_only(values, ReplicaSettings))
+        with usable(data_dir):
+            key = admin_key_of(settings)  # made here, its text ends in no log of the replica's
+        if key is not None and key.is_new:
+            say(made_key_text(key))
         host = _EVERYWHERE.get(settings.host, settings.host)
         listen(settings.host, settings.port).close()  # no server of somebody else may answer there
         values["port"] = settings.port or free_port(host=host)

@@ -164,9 +164,11 @@ def test_an_unreachable_redis_is_told(start: Start) -> None:
     assert_mistake(start(REDIS_URL="redis://127.0.0.1:9/0"), "Redis", "--redis-url")
 
 
-def test_other_machines_need_no_auth_to_be_said(start: Start) -> None:
-    """Exit 2: nobody checks who is calling yet."""
-    assert_mistake(start(HOST="0.0.0.0"), "0.0.0.0", "--no-auth")
+def test_no_auth_and_a_key_contradict_each_other(start: Start) -> None:
+    """Exit 2: it must not be left to a guess whether the replica is open."""
+    replica = start(NO_AUTH="1", ADMIN_KEY="k" * 32)
+
+    assert_mistake(replica, "--no-auth", "--admin-key")
 
 
 def test_other_machines_may_be_let_in_on_purpose(start: Start) -> None:

@@ -62,6 +62,7 @@ def settings_for(redis_url: str, livekit_url: str, **options: object) -> Replica
         "livekit_api_key": API_KEY,
         "livekit_api_secret": API_SECRET,
         "deployment_id": "test",
+        "data_dir": Path("/nonexistent"),
         "queue_size": 10,
     }
     return ReplicaSettings.model_validate(known | options)

@@ -99,13 +99,6 @@ def test_an_address_of_another_machine_is_told(tmp_path: Path, host: str, port: 
     assert "starting" not in told
 
 
-def test_another_address_needs_a_word_about_access(tmp_path: Path) -> None:
-    """Nobody checks who is calling, so a replica stays on its machine unless told otherwise."""
-    told = refused(tmp_path, "stream-serve", "--port", "0", "--host", "0.0.0.0")
-    assert "without a key" in told
-    assert "--no-auth" in told
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
