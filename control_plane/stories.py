@@ -243,7 +243,7 @@ def obstacles_of(session: SessionFacts, facts: PoolFacts, ahead: Sequence[str]) 
     return Obstacles(
         position=session.position,
         ahead=tuple(ahead),
-        slots=sum(node.number("capacity") for node in open_nodes),
+        slots=sum(node.capacity for node in open_nodes),
         taken=sum(len(node.members) for node in open_nodes),
         holders=holders_of(facts),
         closed=tuple(closed),

@@ -213,7 +213,7 @@ def _slots(node: NodeFacts, facts: PoolFacts) -> Iterator[str]:
 
 
 def _free(node: NodeFacts, facts: PoolFacts) -> Iterator[str]:
-    record, capacity = node.record, node.number("capacity")
+    record, capacity = node.record, node.capacity
     used = len(node.members) + node.number("strangers")
     usable = (
         record.get("state") in ("idle", "busy")

@@ -102,6 +102,13 @@ class NodeFacts:
     lifetime_ms: int
     members: tuple[Member, ...]
 
+    @property
+    def capacity(self) -> int:
+        """Slots that the line may use: what the node reports, unless an operator allows fewer."""
+        allowed = self.record.get("admin_capacity")
+        reported = self.number("capacity")
+        return reported if allowed is None else min(reported, int(allowed))
+
     def number(self, field: str) -> int:
         """Return a whole number of the record, 0 if it isn't there."""
         return int(float(self.record.get(field) or 0))

@@ -69,7 +69,7 @@ async def look_at(registry: Registry, pool: str, node_id: str) -> View:
         facts=replace(facts, sessions=(await look(pool, sessions=held)).sessions if held else ()),
         node=node,
         free_elsewhere=sum(
-            max(0, one.number("capacity") - len(one.members) - one.number("strangers"))
+            max(0, one.capacity - len(one.members) - one.number("strangers"))
             for one in others
             if one.free_score is not None
         ),

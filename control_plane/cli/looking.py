@@ -91,7 +91,7 @@ def _more(count: int) -> None:
 def _slots(facts: PoolFacts) -> tuple[int, int]:
     return (
         sum(len(node.members) for node in facts.nodes),
-        sum(node.number("capacity") for node in facts.nodes),
+        sum(node.capacity for node in facts.nodes),
     )
 
 

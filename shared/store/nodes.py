@@ -111,11 +111,32 @@ class Nodes:
             order=secrets.token_hex(8),
             replaces=replaces,
         )
-        if word == "gone":
-            raise UnknownNode(node_id=node_id, pool=pool)
-        if word == "changed":
-            raise NodeChanged(node_id=node_id)
-        return int(str(rest[0]))
+        return _held(word, rest, pool, node_id)
+
+    async def set_node_capacity(
+        self, pool: str, node_id: str, capacity: int | None, *, replaces: str = ""
+    ) -> int:
+        """Have a node hold no more than *capacity* sessions; returns how many it holds.
+
+        Args:
+            pool: The node's pool.
+            node_id: The node.
+            capacity: What the line may use from now on; None: all that the node reports.
+            replaces: The ``order`` in the node's record when it was looked at.
+
+        Raises:
+            UnknownNode: There is no such node (any more).
+            NodeChanged: Another order was given since it was looked at.
+        """
+        word, rest = await self._connection.call(
+            "set_node_capacity",
+            pool,
+            node_id=node_id,
+            capacity="" if capacity is None else capacity,
+            order=secrets.token_hex(8),
+            replaces=replaces,
+        )
+        return _held(word, rest, pool, node_id)
 
     async def sweep_nodes(self, pool: str, *, budget: int = SWEEP_BUDGET) -> Swept:
         """Declare silent nodes dead and return their sessions to the line."""
@@ -170,6 +191,15 @@ class BeatLink:
     def close(self) -> None:
         """Close the connection; harmless when done twice."""
         self._connection.close()
+
+
+def _held(word: str, rest: Reply, pool: str, node_id: str) -> int:
+    """Decode the reply to an operator's order."""
+    if word == "gone":
+        raise UnknownNode(node_id=node_id, pool=pool)
+    if word == "changed":
+        raise NodeChanged(node_id=node_id)
+    return int(str(rest[0]))
 
 
 def beat_arguments(beat: Beat) -> dict[str, Argument]:

@@ -190,6 +190,7 @@ CASES = (
     Case("drain a node", "set_node_admin", "set", 20, lambda w: w.order("n1", "draining")),
     Case("drain a node live", "set_node_admin", "set", 20,
          lambda w: w.order("n1", "draining", move_in_ms=9_000)),
+    Case("limit a node", "set_node_capacity", "set", 20, lambda w: w.limit("n1", 1)),
     Case("sweep nodes in vain", "sweep_nodes", "done", 11, lambda w: SWEEP),
     Case("sweep a node of eight", "sweep_nodes", "done", 434, silent_node),
     Case("sweep deadlines in vain", "sweep_deadlines", "done", 8, lambda w: SWEEP),

@@ -119,6 +119,7 @@ def _free(pool: Pool) -> Iterator[str]:
         record = pool.records[node]
         used = len(pool.members.get(node, {})) + int(record.get("strangers", 0))
         capacity = int(record["capacity"])
+        capacity = min(capacity, int(record.get("admin_capacity", capacity)))
         usable = record["state"] in ("idle", "busy") and record["draining"] == "0"
         usable = usable and record["media_ok"] == "1" and used < capacity
         usable = usable and record.get("admin") != "draining"

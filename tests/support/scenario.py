@@ -275,6 +275,17 @@ class World:
             **named,
         }
 
+    def limit(self, node_id: str, capacity: int | str, **named: Argument) -> dict[str, Argument]:
+        """Arguments of `set_node_capacity` by somebody who has just looked at the node."""
+        self.orders += 1
+        return {
+            "node_id": node_id,
+            "capacity": capacity,
+            "order": f"order-{self.orders}",
+            "replaces": self.fact(f"n:{node_id}", "order"),
+            **named,
+        }
+
     # Seeding.
 
     def add_node(self, node_id: str = "n1", *, capacity: int = 1, **named: Argument) -> Life:

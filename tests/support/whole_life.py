@@ -24,6 +24,7 @@ def live(world: World) -> None:
     world.run("credit_session", **world.owner("a"), lost_ms=700)
     world.run("rebase_epoch", **world.owner("a"), seen=world.epoch("a") + 1)
     world.run("set_node_admin", **world.order("n1", "open"))
+    world.run("set_node_capacity", **world.limit("n1", 2))
     world.run("inspect", session_ids=sid("a"), node_ids="n1")
     world.run("touch_sessions", session_ids=sid("c"), replica="r1")
     world.run("read_line", most_waiting=9, most_tickets=9, most_residents=9)

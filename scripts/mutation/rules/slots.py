@@ -188,6 +188,27 @@ MUTANTS = (
         harm="People are sent back to the line although the operator called it off.",
     ),
     Mutant(
+        name="limit of a node not kept",
+        file="include/slots",
+        piece="is_fit and allowed_capacity(n[2], n[9]) or 0",
+        instead="is_fit and number(n[2]) or 0",
+        harm="A node that an operator relieves is filled up again.",
+    ),
+    Mutant(
+        name="limit given on an older sight of the node",
+        file="set_node_capacity",
+        piece="if not is_repeat and replaces ~= text(n[1]) then return {'changed'} end",
+        instead="",
+        harm="One operator undoes what another has just ordered, and neither knows.",
+    ),
+    Mutant(
+        name="raised limit doesn't serve the line",
+        file="set_node_capacity",
+        piece="dispatch(DISPATCH_BUDGET)\n",
+        instead="",
+        harm="Slots that an operator allows stay empty until the next sweep.",
+    ),
+    Mutant(
         name="sessions moved in a grace",
         file="include/moving",
         piece="in_grace() and 1 or 0",

@@ -25,11 +25,12 @@ end
 
 for _, nid in ipairs(redis.call('ZRANGE', key('nodes'), 0, -1)) do
   local n = redis.call('HMGET', key('n', nid), 'state', 'judged', 'draining', 'inc', 'capacity',
-    'media_ok', 'beat', 'profile', 'start_ms', 'admin', 'strangers', 'progress')
+    'media_ok', 'beat', 'profile', 'start_ms', 'admin', 'strangers', 'progress',
+    'admin_capacity')
   local taken, quarantined = count_members(nid)
-  nodes[#nodes + 1] = {nid, text(n[1]), text(n[2]), text(n[3]), text(n[4]), text(n[5]),
-    text(taken + number(n[11])), text(quarantined), text(n[6]), text(rt - number(n[7])), text(n[8]),
-    text(n[9]), text(n[10]), text(n[12])}
+  nodes[#nodes + 1] = {nid, text(n[1]), text(n[2]), text(n[3]), text(n[4]),
+    text(allowed_capacity(n[5], n[13])), text(taken + number(n[11])), text(quarantined), text(n[6]),
+    text(rt - number(n[7])), text(n[8]), text(n[9]), text(n[10]), text(n[12])}
 end
 
 local queued = redis.call('ZCARD', key('q'))

@@ -9,6 +9,11 @@ local function used_slots(nid, strangers)
   return redis.call('ZCARD', key('ns', nid)) + strangers
 end
 
+-- What the line may use of a node: what it reports, unless an operator allows less.
+local function allowed_capacity(reported, admin)
+  return math.min(number(reported), tonumber(admin or nil) or math.huge)
+end
+
 -- How many slots a node offers to the line, taken or not: 0 while it may not be given a session. And
 -- until when it rests, which is soon over; and how many sessions it lists beyond its members.
 local function serving_capacity(nid)
@@ -17,7 +22,7 @@ local function serving_capacity(nid)
   local alive = number(redis.call('ZSCORE', key('nodes'), nid)) > rt
   local is_fit = alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and n[6] ~= 'draining'
     and is_of_this_generation(n[7])
-  return is_fit and number(n[2]) or 0, number(n[5]), number(n[8])
+  return is_fit and allowed_capacity(n[2], n[9]) or 0, number(n[5]), number(n[8])
 end
 
 local is_gone = {}                -- nodes that left in this call: they are out of `free` for good
