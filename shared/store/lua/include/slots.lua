@@ -18,7 +18,7 @@ end
 -- until when it rests, which is soon over; and how many sessions it lists beyond its members.
 local function serving_capacity(nid)
   local n = redis.call('HMGET', key('n', nid), 'state', 'capacity', 'draining', 'media_ok', 'rest',
-    'admin', 'gen', 'strangers')
+    'admin', 'gen', 'strangers', 'admin_capacity')
   local alive = number(redis.call('ZSCORE', key('nodes'), nid)) > rt
   local is_fit = alive and USABLE[n[1] or ''] and n[3] == '0' and n[4] == '1' and n[6] ~= 'draining'
     and is_of_this_generation(n[7])
