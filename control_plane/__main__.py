@@ -1,18 +1,20 @@
 """How is a replica started?
 
 ``python -m control_plane`` reads its settings once, takes its port, makes sure of Redis and serves
-until SIGTERM or Ctrl-C, then lets requests under way finish. An operator's mistake ends it before
-that: exit 2 and one sentence.
+until SIGTERM or Ctrl-C. Then, in this order: it says that it isn't ready, and serves on for as long
+as the load balancer needs to hear that; it stops listening and ends its event streams with a hint;
+it lets requests under way finish. An operator's mistake ends it before all that: exit 2 and one
+sentence.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from types import FrameType
 
 import structlog
@@ -29,6 +31,9 @@ from shared.settings import load
 
 FINISH_WITHIN_S = 12
 """For requests under way when asked to stop; a DELETE may wait ten seconds for a cleanup."""
+KEEP_ALIVE_S = 75
+"""For a connection that is silent. Longer than any proxy keeps one: whoever lets go first may do so
+just as the other sends a request, and a POST that got no answer can't simply be sent again."""
 
 _log = structlog.get_logger()
 
@@ -78,10 +83,12 @@ async def _serve(settings: ReplicaSettings, listener: socket.socket) -> None:
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=FINISH_WITHIN_S,
         ),
         address=_address_of(listener),
-        say_goodbye=replica.hub.say_goodbye,
+        replica=replica,
+        notice_s=settings.stop_notice_s,
     )
     await server.serve(sockets=[listener])
 
@@ -104,15 +111,19 @@ def _address_of(listener: socket.socket) -> str:
 class _Server(uvicorn.Server):
     """Says where it listens once it does, and keeps the collector away from what lasts.
 
-    Asked to stop, it first ends what would otherwise go on for ever: the event streams.
+    Asked to stop, it first gives notice, then ends what would otherwise go on for ever: the event
+    streams.
     """
 
     def __init__(
-        self, config: uvicorn.Config, *, address: str, say_goodbye: Callable[[], None]
+        self, config: uvicorn.Config, *, address: str, replica: Replica, notice_s: float
     ) -> None:
         super().__init__(config)
         self._address = address
-        self._say_goodbye = say_goodbye
+        self._replica = replica
+        self._notice_s = notice_s
+        self._hurry = asyncio.Event()
+        """Somebody pressed Ctrl-C, or asked twice: no notice is given."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -124,9 +135,22 @@ class _Server(uvicorn.Server):
         sys.stdout.flush()
         _log.info("replica_started", address=self._address)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGINT or self.should_exit:
+            self._hurry.set()
+        super().handle_exit(sig, frame)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._say_goodbye()
+        self._replica.vitals.leave()
+        await self._give_notice()
+        self._replica.hub.say_goodbye()
         await super().shutdown(sockets)
+
+    async def _give_notice(self) -> None:
+        _log.info("replica_stopping", notice_s=self._notice_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._notice_s):
+                await self._hurry.wait()
 
 
 if __name__ == "__main__":

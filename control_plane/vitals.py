@@ -36,6 +36,8 @@ class Vitals:
         self._rooms = rooms
         self._pools = pools
         self._rooms_reachable = False
+        self.is_leaving = False
+        """This replica is about to end; it says so to whoever asks if it's ready."""
         self._look = asyncio.Lock()
         self._seen: tuple[Snapshot, ...] | StoreUnavailable = ()
         self._seen_until_s = 0.0
@@ -49,6 +51,10 @@ class Vitals:
     def concerns(self) -> tuple[str, ...]:
         """What an operator should know of Redis, found at the start; it stops nobody."""
         return self._registry.concerns
+
+    def leave(self) -> None:
+        """Be ready no longer, whatever the deployment is."""
+        self.is_leaving = True
 
     async def probe_rooms(self) -> None:
         """Ask LiveKit once."""

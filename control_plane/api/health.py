@@ -2,7 +2,7 @@
 
 Health is about the deployment, seen from one replica: ``unhealthy`` if a new session couldn't be
 served (Redis or LiveKit out, no usable node), ``degraded`` if something failed but others serve.
-Ready means not unhealthy; its probe answers 503 otherwise.
+Ready means not unhealthy, and that this replica isn't about to end; else its probe answers 503.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ def health_routes(
         snapshots = await _snapshots_or_none(vitals)
         return health_of(snapshots, livekit_up=vitals.rooms_reachable), snapshots or ()
 
+    def is_ready(health: Health) -> bool:
+        return health["status"] != "unhealthy" and not vitals.is_leaving
+
     @router.get("/v1/stream/health", responses={200: {"model": Health}})
     async def stream_health(request: Request) -> Response:  # noqa: ARG001
         """Tell how the deployment does."""
@@ -49,15 +52,16 @@ def health_routes(
     async def service_health(request: Request) -> Response:  # noqa: ARG001
         """Tell how the deployment does, whether it is ready, and what should be looked into."""
         health, _ = await look()
-        ready = health["status"] != "unhealthy"
+        ready = is_ready(health)
         return json_answer({**_KIND, **health, "ready": ready, "concerns": vitals.concerns})
 
     @router.get("/v1/service/ready")
     async def service_ready(request: Request) -> Response:  # noqa: ARG001
         """Answer 200 if a new session could be served, else 503."""
         health, _ = await look()
-        ready = health["status"] != "unhealthy"
-        return json_answer({**_KIND, **health, "ready": ready}, 200 if ready else 503)
+        ready = is_ready(health)
+        told = {**_KIND, **health, "ready": ready, "stopping": vitals.is_leaving}
+        return json_answer(told, 200 if ready else 503)
 
     @router.get("/v1/service/metadata")
     async def service_metadata(request: Request) -> Response:  # noqa: ARG001

@@ -106,6 +106,36 @@ async def test_its_event_streams_end_when_it_stops(start: Start, registry: Regis
     assert await asyncio.to_thread(replica.result) == (0, "")
 
 
+async def test_it_says_that_it_isnt_ready_before_it_stops_to_listen(
+    start: Start, registry: Registry
+) -> None:
+    """For as long as it was told to: requests and streams are served meanwhile."""
+    session_id = await waiting_session(registry)
+    replica = start(STOP_NOTICE_S="60")
+    async with (
+        httpx.AsyncClient(base_url=replica.address()) as client,
+        client.stream("GET", f"{SESSIONS}/{session_id}/events") as stream,
+    ):
+        lines = stream.aiter_lines()
+        await anext(lines)
+        assert (await client.get("/v1/service/ready")).json()["stopping"] is False
+        replica.signal(signal.SIGTERM)
+
+        async def says_so() -> bool:
+            answer = await client.get("/v1/service/ready")
+            return answer.status_code == 503 and answer.json()["stopping"]
+
+        await wait_until(says_so, "it isn't ready any more")
+        assert (await client.get(f"{SESSIONS}/{session_id}")).json()["status"] == "queued"
+        async with client.stream("GET", f"{SESSIONS}/{session_id}/events") as late:
+            told = late.aiter_lines()
+            assert "event: queued" in [await anext(told) for _ in range(3)]
+        replica.signal(signal.SIGTERM)  # asked twice, it waits no longer
+        rest = [line async for line in lines]
+    assert re.fullmatch(r"retry: \d+", rest[-2])
+    assert await asyncio.to_thread(replica.result) == (0, "")
+
+
 async def test_a_client_that_closes_its_connection_is_noticed(
     start: Start, registry: Registry
 ) -> None:
