@@ -15,6 +15,7 @@ from control_plane.cli.looking import Json, show_json
 from control_plane.cli.options import Given, takes
 from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
 from control_plane.cli.words import people
+from control_plane.node_views import LONGEST_COUNTDOWN_S, look_at, order_of
 from control_plane.stories import moves_in_s
 from shared.facts import NodeFacts
 from shared.records import SessionRecord
@@ -25,7 +26,7 @@ In = Annotated[
     typer.Option(
         "--in",
         min=0,
-        max=draining.LONGEST_S,
+        max=LONGEST_COUNTDOWN_S,
         metavar="SECONDS",
         help="Move its sessions elsewhere after so many seconds; their pages count down.",
         show_default=False,
@@ -85,11 +86,11 @@ def cancel(session_id: str, as_json: Json = False, *, given: Given) -> None:
 
 def _set(node_id: str, admin: Admin, given: Given) -> tuple[int, bool]:
     """Give the order; returns how many slots are in use, and whether a countdown is called off."""
-    view = asked(given, lambda registry, pool: draining.look_at(registry, pool, node_id))
+    view = asked(given, lambda registry, pool: look_at(registry, pool, node_id))
     held = asked(
         given,
         lambda registry, pool: registry.set_node_admin(
-            pool, node_id, admin, replaces=draining.order_of(view.node)
+            pool, node_id, admin, replaces=order_of(view.node)
         ),
     )
     return held, _counts_down(view.node, view.facts.registry_ms)
