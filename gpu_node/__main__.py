@@ -14,11 +14,17 @@ from importlib.metadata import version
 
 from gpu_node.agent import EXIT_MISTAKE, EXIT_SUPERSEDED, Agent, AgentParts
 from gpu_node.fleet import Fleet, gpus_of_nodes, members_of
+from gpu_node.gpu_reader import GpuReader
 from gpu_node.heartbeat import NodeLease
 from gpu_node.kept_name import hold_kept_name
 from gpu_node.livekit_room import LiveKitRooms
 from gpu_node.memory import keep_large_buffers_off_the_heap
-from gpu_node.settings import NodeSettings, choose_gpus, remove_proxy_variables
+from gpu_node.settings import (
+    NodeSettings,
+    choose_gpus,
+    chosen_gpus,
+    remove_proxy_variables,
+)
 from gpu_node.watchdog import kill_this_process
 from shared.clock import SystemClock
 from shared.errors import ServiceLoadFailed, StartupError
@@ -86,6 +92,7 @@ async def _run(settings: NodeSettings) -> int:
         clock=clock,
         release=version("greenroom"),
         on_stuck=kill_this_process,
+        gpus=GpuReader(chosen_gpus(), clock, ecc_limit=settings.gpu_ecc_limit),
     )
     try:
         return await Agent(settings, parts).run(signals.asked, in_haste=lambda: signals.interrupted)

@@ -24,6 +24,8 @@ import structlog
 from gpu_node import metrics
 from gpu_node.assignments import Assignments
 from gpu_node.backstage import Backstage, RoomKeeper
+from gpu_node.gpu_watch import EVERY_S as GPUS_EVERY_S
+from gpu_node.gpu_watch import GpuWatch, Reader
 from gpu_node.heartbeat import Heartbeat, Link, NodeLease
 from gpu_node.http import NodeHttp, health_of
 from gpu_node.load_progress import LoadProgress
@@ -81,6 +83,7 @@ class AgentParts:
     on_stuck: Callable[[], None] = lambda: None
     """The event loop stands still; called by the beat thread."""
 
+    gpus: Reader | None = None
 
 class Agent:
     """One node. Everything here runs on the event loop, except where a thread is named."""
@@ -112,9 +115,10 @@ class Agent:
         )
         self._profile_offered: NodeProfile | None = None
         """What the latest registration said; it counts for the length of a life."""
-        self.service.on_lost = self._on_service_lost
+        self.service.on_lost = lambda: self._lose_sessions("service_lost")
         self.service.on_serving = self.assignments.regain_service
         self._boot_ids = new_boot_ids()
+        self.service.on_grounded = lambda: self._lose_sessions("gpu_lost")
         self._previous_incarnation = 0
         self._one_registration = asyncio.Lock()
         self._registering: asyncio.Future[RegisterReply] | None = None
@@ -160,10 +164,25 @@ class Agent:
         slots = SlotWatch(self.heartbeat, self._service_figures)
         start("slot watch", repeat(slots.look, name="slot watch", every_s=SLOTS_EVERY_S))
         start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
+        if self._parts.gpus is not None:
+            self._watch_gpus(self._parts.gpus)
         start("leftovers", repeat(self._renew_service, name="leftovers", every_s=_LEFTOVERS_S))
 
     async def _until_asked(self, stop: asyncio.Event) -> None:
         await stop.wait()
+    def _watch_gpus(self, reader: Reader) -> None:
+        watch = GpuWatch(
+            reader,
+            self.heartbeat,
+            self.service,
+            start=self._background.start,
+            give_up=lambda: self._finish(EXIT_CRASHED),
+        )
+        reader.start()
+        self._background.start(
+            "gpu watch", repeat(watch.look, name="gpu watch", every_s=GPUS_EVERY_S)
+        )
+
         self._finish(EXIT_DONE)
 
     def _start_http(self) -> NodeHttp | None:
@@ -194,9 +213,9 @@ class Agent:
             metrics.lease(waiting=lease["waiting"], busy_s=lease["busy_seconds"])
         return figures
 
-    def _on_service_lost(self) -> None:
-        """The service's process has died: all that it held goes back to the line."""
-        self.assignments.lose_service()
+    def _lose_sessions(self, why: str) -> None:
+        """The service's process has died, or its GPU: all that it held goes back to the line."""
+        self.assignments.lose_service(why)
         if self._loading.done():
             self._loading = self._background.start("load progress", self._progress.follow())
 
@@ -347,6 +366,8 @@ class Agent:
         await self.assignments.aclose()
         await self.service.aclose()
         self.heartbeat.close()
+        if self._parts.gpus is not None:
+            self._parts.gpus.close()
         incarnation = self.heartbeat.incarnation or await self._late_incarnation()
         if self._beating is not None:  # a beat after the goodbye would begin a new life
             await asyncio.wait({self._beating}, timeout=_LAST_BEAT_WITHIN_S)

@@ -56,8 +56,9 @@ class Assignments:
         self._highest: OrderedDict[str, int] = OrderedDict()
         """The highest epoch that was started, per session: nothing at or below it starts again."""
         self._draining = False
-        self._service_lost = False
-        """The service's process is gone; what is assigned meanwhile goes back at once."""
+        self._lost_because = ""
+        """The service is gone, for this word of the registry; what is assigned meanwhile goes back
+        at once."""
 
     def apply(self, reply: BeatConfirmed) -> None:
         """Start and stop what a beat's reply says."""
@@ -86,19 +87,22 @@ class Assignments:
         """Whether all that is here are sessions that the service won't close."""
         return bool(self._runners) and all(runner.is_stuck for runner in self._runners.values())
 
-    def lose_service(self) -> None:
-        """The service's process has died: all sessions return, and nothing is left to clean up."""
-        self._service_lost = True
+    def lose_service(self, why: str = "service_lost") -> None:
+        """The service's process has died: all sessions return, and nothing is left to clean up.
+
+        Or *why* is ``gpu_lost``: what can't be cleaned up will go with the process.
+        """
+        self._lost_because = self._lost_because or why
         for session_id, runner in list(self._runners.items()):
             if session_id in self._tasks:
-                runner.give_back("service_lost")
+                runner.give_back(why)
             else:  # its clean-up had failed; the death has done it
                 del self._runners[session_id]
                 self._heartbeat.unlist(runner.assignment)
 
     def regain_service(self) -> None:
         """Another process serves."""
-        self._service_lost = False
+        self._lost_because = ""
 
     async def drain(self, grace_s: float) -> None:
         """Let running sessions finish within the grace, give all others back; bounded."""
@@ -144,8 +148,8 @@ class Assignments:
         self._runners[assignment.session_id] = runner
         if self._draining:
             runner.give_back("node_shutdown")
-        elif self._service_lost:
-            runner.give_back("service_lost")
+        elif self._lost_because:
+            runner.give_back(self._lost_because)
         task = self._background.start(f"session {assignment.session_id}", runner.run())
         self._tasks[assignment.session_id] = task
         task.add_done_callback(lambda task: self._on_done(runner, task))

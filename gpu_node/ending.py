@@ -34,6 +34,10 @@ CLEANUP_WITHIN_S = 30.0
 _PLANNED = frozenset(("node_shutdown", "node_drained"))
 """An operator wants it: all is well here, the room can be told."""
 
+_TOLD = _PLANNED | {"gpu_lost"}
+"""The node itself is sound, and the room can be told at once."""
+_NO_SLOT_LEFT = frozenset(("node_shutdown", "gpu_lost"))
+"""The node takes nothing new, so nobody need wait for its clean-up."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
@@ -151,20 +155,18 @@ class Ending:
         return verdict
 
     async def _return(self, verdict: GiveBack) -> None:
-        planned = verdict.why in _PLANNED
-        if planned:
+        if verdict.why in _TOLD:
             await self._say_return(verdict.why)
         await self._leave()
         closing = self._start_closing()
-        if not planned:
+        if verdict.why not in _TOLD:
             await asyncio.wait({closing}, timeout=CLEANUP_WITHIN_S)
             if not closing.done() or closing.exception() is not None:
                 # The slot can't go on, so neither can the session: the registry quarantines it.
                 await self._end(End(reason=Reason.LIVEKIT_ERROR, error="The room was lost."))
                 return
-        # A node that goes away takes nothing new, so its sessions needn't wait for its clean-up.
-        shutdown = verdict.why == "node_shutdown"
-        capacity = 0 if shutdown else self._backstage.heartbeat.report.capacity
+        leaves = verdict.why in _NO_SLOT_LEFT
+        capacity = 0 if leaves else self._backstage.heartbeat.report.capacity
         if await self._claim.give_back(
             verdict.why, capacity=capacity, unplayed_s=self._holdings.unheard_s
         ):

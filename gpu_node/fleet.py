@@ -46,6 +46,8 @@ class Member:
 
 def gpus_of_nodes(settings: NodeSettings) -> tuple[tuple[str, ...] | None, ...]:
     """Return for each node its GPUs, None where nothing is chosen; raises `StartupError`."""
+    if settings.num_workers == 1 and not settings.worker_gpu_map:
+        return (None,)
     try:
         groups = gpu_groups(settings.worker_gpu_map, settings.num_workers, usable_gpus())
     except ValueError as error:

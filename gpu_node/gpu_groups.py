@@ -36,7 +36,7 @@ def gpu_groups(gpu_map: str, workers: int, gpus: Sequence[str] | None) -> Groups
         ValueError: The map doesn't fit, with a sentence.
     """
     if not gpu_map:
-        return _dealt_out(workers, gpus)
+        return _dealt_out(workers, gpus or None)
     wanted = parse_gpu_map(gpu_map)
     if len(wanted) != workers:
         raise ValueError(f"it names {_groups(len(wanted))}, but --num-workers is {workers}")
@@ -44,9 +44,8 @@ def gpu_groups(gpu_map: str, workers: int, gpus: Sequence[str] | None) -> Groups
         return tuple(tuple(str(number) for number in group) for group in wanted)
     highest = max(number for group in wanted for number in group)
     if highest >= len(gpus):
-        raise ValueError(
-            f"it names GPU {highest}, but this process may use {len(gpus)}, counted from 0"
-        )
+        there = f"this process may use {len(gpus)}, counted from 0" if gpus else "there is none"
+        raise ValueError(f"it names GPU {highest}, but {there}")
     return tuple(tuple(gpus[number] for number in group) for group in wanted)
 
 

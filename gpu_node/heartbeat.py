@@ -24,6 +24,7 @@ from gpu_node import metrics
 from gpu_node.watchdog import LoopWatch
 from shared.clock import Clock
 from shared.errors import StoreUnavailable
+from shared.gpus import GpuFacts, gpus_text
 from shared.lifecycle import in_thread
 from shared.records import (
     Assignment,
@@ -174,6 +175,9 @@ class Heartbeat:
         self._residents: dict[Assignment, Resident] = {}
         self._ended: dict[EndedHere, float | None] = {}
         """Ended lately → when a confirmed beat first carried it."""
+        self._gpus = gpus_text(GpuFacts())
+        self._gpus_told = ""
+        """What the last confirmed beat that told of GPUs said of them, in this life."""
 
     async def run(self) -> None:
         """Beat until `close`; a fault of the thread ends this with it."""
@@ -201,6 +205,7 @@ class Heartbeat:
         """A registration sent at *sent_at_s* was confirmed: beat under its number."""
         with self._lock:
             self._incarnation = incarnation
+            self._gpus_told = ""
             told = frozenset(self._residents)
         self._lease.confirm(sent_at_s, kept, told)
         self.poke()
@@ -235,6 +240,11 @@ class Heartbeat:
             self._report = report
         if changed:
             self.poke()
+
+    def note_gpus(self, told: str) -> None:
+        """How the GPUs are, for the next beat: news of them hurry nobody."""
+        with self._lock:
+            self._gpus = told
 
     def list_resident(self, assignment: Assignment) -> None:
         """A session is held here from now on; called before the registry is told so."""
@@ -322,6 +332,8 @@ class Heartbeat:
             self._lease.confirm(sent_at_s, reply.owned, told)
             with self._lock:
                 self._confirmed_stamp = beat.stamp
+                if beat.gpus and self._incarnation == beat.incarnation:
+                    self._gpus_told = beat.gpus
             self._forget_told(beat.ended, sent_at_s)
         elif isinstance(reply, MustRegister):
             with self._lock:
@@ -346,6 +358,7 @@ class Heartbeat:
                 media_ok=report.media_ok,
                 residents=tuple(self._residents.values()),
                 ended=tuple(self._ended),
+                gpus="" if self._gpus == self._gpus_told else self._gpus,
             )
 
     def _forget_told(self, told: tuple[EndedHere, ...], sent_at_s: float) -> None:

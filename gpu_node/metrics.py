@@ -11,6 +11,8 @@ from prometheus_client import Counter, Gauge, Histogram
 from shared.states import NodeState, Reason
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+from gpu_node.recent_play import RecentPlay
+from shared.gpus import MOST_GPUS, GpuFacts
 _LEASE_WAITS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _SLOW_CHUNKS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _SLOW = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -42,6 +44,21 @@ _SILENCES = Counter(
     "greenroom_node_silences_total", "Times that a session fell silent for its lease."
 )
 _REGISTRATIONS = Counter("greenroom_node_registrations_total", "Node lives begun.")
+_GPU_USED = Gauge("greenroom_node_gpu_memory_used_bytes", "Memory in use on a GPU.", ["gpu"])
+_GPU_TOTAL = Gauge("greenroom_node_gpu_memory_bytes", "Memory of a GPU.", ["gpu"])
+_GPU_BUSY = Gauge("greenroom_node_gpu_busy_ratio", "Share of the time that a GPU works.", ["gpu"])
+_GPU_HEAT = Gauge("greenroom_node_gpu_temperature_celsius", "Temperature of a GPU.", ["gpu"])
+_GPU_ECC = Gauge(
+    "greenroom_node_gpu_memory_errors",
+    "Uncorrectable memory errors of a GPU since its driver started.",
+    ["gpu"],
+)
+_GPU_XID = Gauge("greenroom_node_gpu_xid", "Last XID of a GPU that the driver told.", ["gpu"])
+_GPU_OK = Gauge("greenroom_node_gpu_ok", "1 while a GPU can be used.", ["gpu"])
+_GPU_UNKNOWN = Gauge(
+    "greenroom_node_gpu_unknown_seconds", "For how long the GPU driver hasn't answered."
+)
+
 _SCRIPT_SECONDS = Histogram(
     "greenroom_node_script_seconds", "Time of a registry call.", ["script"], buckets=_FAST
 )
@@ -188,6 +205,23 @@ def chunk_taken(waited_s: float, made_in_s: float) -> None:
     _CHUNKS.inc()
     _CHUNK_MADE.observe(made_in_s)
     _CHUNK_WAIT.observe(waited_s)
+
+def gpus(facts: GpuFacts) -> None:
+    """Set how the GPUs are, by their place on this node; what a GPU doesn't offer has no value."""
+    _GPU_UNKNOWN.set(facts.unknown_s)
+    for place, gpu in enumerate(facts.gpus[:MOST_GPUS]):
+        for gauge, value, unit in (
+            (_GPU_USED, gpu.used_mib, _MIB),
+            (_GPU_TOTAL, gpu.total_mib, _MIB),
+            (_GPU_BUSY, gpu.busy_percent, 0.01),
+            (_GPU_HEAT, gpu.temperature_c, 1),
+            (_GPU_ECC, gpu.ecc_errors, 1),
+            (_GPU_XID, gpu.xid, 1),
+        ):
+            if value is not None:
+                gauge.labels(gpu=place).set(value * unit)
+        _GPU_OK.labels(gpu=place).set(not gpu.trouble)
+
 
 
 def lease_waited(seconds: object) -> None:

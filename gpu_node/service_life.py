@@ -72,6 +72,10 @@ class ServiceLife:
         self._host: Host | None = None
         self._session_capacity: dict[str, Any] | None = None
         self._closing = self._renewing = False
+        self._grounded = ""
+        """Why nothing may be offered, whatever the service says; empty: it may."""
+        self._released = asyncio.Event()
+        self._released.set()
         self._running: asyncio.Task[None] | None = None
         self._lost_sessions: frozenset[str] = frozenset()
         """Those that were here when the last child died."""
@@ -79,6 +83,8 @@ class ServiceLife:
         """Called when the child that held the service is gone, before any session hears of it."""
         self.on_serving: Callable[[], None] = lambda: None
         """Called just before slots are offered."""
+        self.on_grounded: Callable[[], None] = lambda: None
+        """Called when the node may not serve any more, before the service is ended."""
 
     @property
     def name(self) -> str:
@@ -138,6 +144,23 @@ class ServiceLife:
             self._say(NodeState.LOADING, capacity=0)
             await self._host.aclose()
 
+    async def ground(self, why: str) -> None:
+        """Serve nobody until `release`, because of *why*: all sessions go elsewhere."""
+        self._grounded = why
+        self._released.clear()
+        self._progress.fail(why)
+        self._say(NodeState.ERROR, capacity=0)
+        self.on_grounded()
+        if isinstance(self._host, ChildHost) and self._host.pid is not None:
+            self._renewing = True  # no fault of its own
+            await self._host.aclose()
+
+    def release(self) -> bool:
+        """Serve again; False if the service is in this process: it can't get the GPU back."""
+        self._grounded = ""
+        self._released.set()
+        return self._settings.worker_mode == "process" or self._host is None
+
     async def _after_death(self, deaths: Deaths) -> None:
         """Wait until the next child may be tried."""
         pause_s = deaths.pause_s
@@ -151,6 +174,7 @@ class ServiceLife:
     async def _come_up(self, on_loaded: Callable[[], Awaitable[None]]) -> None:
         pause_s = _FIRST_PAUSE_S
         for attempt in range(1, self._settings.start_attempts + 1):
+            await self._released.wait()
             try:
                 await self._bring_up(attempt, on_loaded)
             except ServiceLoadFailed as error:
@@ -194,6 +218,8 @@ class ServiceLife:
             seconds=round(seconds, 2),
         )
         await self._until_all_returned()
+        if self._grounded:
+            raise ServiceStartFailed(self._grounded)
         self._progress.finish()
         self.on_serving()
         self._say(NodeState.IDLE, capacity=capacity.sessions)
@@ -250,7 +276,7 @@ class ServiceLife:
         self._lost_sessions = frozenset(resident.session_id for resident in residents)
         if not self._renewing:
             metrics.worker_died()
-        self._say(NodeState.LOADING, capacity=0)
+        self._say(NodeState.ERROR if self._grounded else NodeState.LOADING, capacity=0)
         self.on_lost()
 
     async def _until_all_returned(self) -> None:

@@ -16,6 +16,7 @@ from gpu_node.gpu_groups import parse_gpu_map
 from gpu_node.services.validation import Level
 from shared.errors import InvalidName
 from shared.ids import check_node_id, new_node_id
+from shared.nvml import gpus_in_this_machine
 from shared.settings import (
     ENV_PREFIX,
     TELEFUSER_PREFIX,
@@ -56,6 +57,12 @@ class NodeSettings(SharedSettings):
         validation_alias=env_names("worker_gpu_map", telefuser="WORKER_GPU_MAP"),
         description="GPUs of each node, as 0,1;2,3: numbers count within CUDA_VISIBLE_DEVICES; "
         "left out: all, in equal shares.",
+    )
+    gpu_ecc_limit: int = Field(
+        default=1,
+        ge=0,
+        description="Uncorrectable memory errors of a GPU since its driver started, from which on "
+        "the node goes out of service; 0: it never does.",
     )
     worker_memory_limit_gib: float = Field(
         default=0.0,
@@ -216,6 +223,8 @@ def usable_gpus() -> list[str] | None:
     """Return the GPUs that can be given to nodes: those chosen by name, else the machine's own."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return visible_gpus()
+    if (count := gpus_in_this_machine()) is not None:
+        return [str(number) for number in range(count)]
     found = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
     return sorted(found, key=int) or None
 
@@ -229,6 +238,12 @@ def member_environment(values: Mapping[str, object], gpus: Sequence[str] | None)
     """Return the environment of one node of several: *values* by field, its own GPUs."""
     chosen = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
     return {**child_environment(values), **chosen}
+
+
+def chosen_gpus() -> list[str] | None:
+    """Return the GPUs of this process as they were chosen, perhaps none; None if nobody chose."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if chosen is None else [gpu.strip() for gpu in chosen.split(",") if gpu.strip()]
 
 
 def visible_gpus() -> list[str] | None:

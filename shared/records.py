@@ -172,6 +172,8 @@ class Beat:
     """The node reaches LiveKit. While False, presence is unknown and its timers stop."""
     residents: tuple[Resident, ...]
     ended: tuple[EndedHere, ...] = ()
+    gpus: str = ""
+    """`shared.gpus.gpus_text`; empty: as it was told last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +199,8 @@ class BeatStale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MustRegister:
-    """The registry doesn't know this life (any more).
-
-    ``keep`` tells whether the residents may be named at registration (the record was lost) or must
-    be dropped (the node was declared dead and its sessions went back to the line).
+    """The registry doesn't know this life (any more): ``keep`` the residents for the registration
+    (the record was lost), or drop them (declared dead, they went back to the line).
     """
 
     keep: bool

@@ -100,6 +100,13 @@ NODE_FLAGS = (
         "left out: all, in equal shares.",
     ),
     Flag(
+        field="gpu_ecc_limit",
+        kind=int,
+        help="Uncorrectable memory errors of a GPU since its driver started, from which on the "
+        "node goes out of service; 0: it never does.",
+        default="1",
+    ),
+    Flag(
         field="worker_memory_limit_gib",
         kind=float,
         help="With --worker-mode process: GiB that the service may allocate in main memory; "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from control_plane.cli.gpu_words import gpu_words, gpus_json
 from control_plane.cli.tables import Cell, Column, spell
 from control_plane.cli.words import (
     RETURNED_BECAUSE,
@@ -20,6 +21,7 @@ from control_plane.cli.words import (
 )
 from control_plane.stories import moves_in_s, room_of
 from shared.facts import NodeFacts, PoolFacts, SessionFacts
+from shared.gpus import read_gpus
 from shared.states import SessionState
 from shared.store.replies import progress
 
@@ -42,6 +44,7 @@ NODE_COLUMNS = (
     Column(title="NODE"),
     Column(title="STATE"),
     Column(title="SLOTS"),
+    Column(title="GPU"),
     Column(title="BEAT", numeric=True),
     Column(title="SERVICE", may_shrink=True),
     Column(title="RELEASE", may_shrink=True),
@@ -80,6 +83,7 @@ def node_row(facts: PoolFacts, node: NodeFacts) -> list[Cell]:
         Cell(node.node_id),
         node_sign(node),
         Cell(squares(node)),
+        Cell(gpu_words(read_gpus(node.record.get("gpus", "")))),
         Cell(f"{beat_age_s(facts, node):.1f} s"),
         Cell(str(profile.get("service", ""))),
         Cell(str(profile.get("release", ""))),
@@ -156,6 +160,7 @@ def node_json(facts: PoolFacts, node: NodeFacts) -> dict[str, object]:
         "rest_s": max(0, node.number("rest") - facts.registry_ms) / 1000,
         "profile": node_profile(node),
         "progress": asdict(told) if (told := progress(node.record.get("progress", ""))) else None,
+        **gpus_json(read_gpus(node.record.get("gpus", ""))),
         "sessions": [member.session_id for member in node.members if not member.quarantined],
     }
 

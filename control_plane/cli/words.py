@@ -10,9 +10,11 @@ from enum import StrEnum
 
 import typer
 
+from control_plane.cli.gpu_words import gpu_troubles
 from control_plane.cli.tables import Cell, spell
 from control_plane.stories import moves_in_s
 from shared.facts import NodeFacts, SessionFacts
+from shared.gpus import read_gpus
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
 from shared.store.replies import progress
 
@@ -82,6 +84,7 @@ RETURNED_BECAUSE = {
     "media_lost": "the node lost the media server",
     "join_failed": "the node couldn't get into the room",
     "service_lost": "the model's process died",
+    "gpu_lost": "the node lost its GPU",
     "accept_timeout": "the node didn't take it in time",
     "join_timeout": "the node wasn't in the room in time",
     "start_timeout": "the world didn't start in time",
@@ -183,6 +186,8 @@ def node_troubles(node: NodeFacts, registry_ms: int) -> list[str]:
     if node.record.get("media_ok") == "0":
         troubles.append("doesn't reach LiveKit")
     rest_s = (node.number("rest") - registry_ms) / 1000
+    if node.record.get("state") != NodeState.ERROR:  # else its reason names them
+        troubles += gpu_troubles(read_gpus(node.record.get("gpus", "")))
     if rest_s > 0:
         troubles.append(f"rests {rest_s:.0f} s after a failure")
     elif node.record.get("judged") == Judgement.SUSPECT:

@@ -214,6 +214,7 @@ def beat_arguments(beat: Beat) -> dict[str, Argument]:
         "media_ok": beat.media_ok,
         "residents": json.dumps([_resident(resident) for resident in beat.residents]),
         "ended": json.dumps([[e.session_id, str(e.epoch), e.reason] for e in beat.ended]),
+        "gpus": beat.gpus,
     }
 
 

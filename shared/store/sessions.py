@@ -213,8 +213,8 @@ class Sessions:
 
         Args:
             owner: Who speaks.
-            why: node_shutdown, node_drained and media_lost cost nothing; join_failed and
-                service_lost count.
+            why: node_shutdown, node_drained and media_lost cost nothing; join_failed,
+                service_lost and gpu_lost count.
             capacity: Slots that the node offers from now on.
             media_ok: Whether the node reaches LiveKit.
             unplayed_s: Seconds since the last frame; they don't count towards the session's limit.

@@ -136,6 +136,7 @@ class Fleet(RuleBasedStateMachine):
             "media_ok": int(report.media_ok),
             "residents": json.dumps(rows),
             "ended": json.dumps([[name, str(epoch), why] for name, epoch, why in process.ended]),
+            "gpus": "",
         }
 
     def beat(self, process: Process, *, twice: bool = True) -> None:

@@ -106,6 +106,7 @@ class RunningNode:
         self.keeper = FakeKeeper(self.venue)
         self.link = CuttableLink(redis_url)
         self.stop = asyncio.Event()
+        gpus = options.pop("gpus", None)
         self.settings = node_settings(redis_url, **options)
         clock = SystemClock()
         lease = NodeLease(clock, self.settings.node_ttl_s, self.settings.silence_margin_s)
@@ -117,6 +118,7 @@ class RunningNode:
             lease=lease,
             clock=clock,
             release="0.0.test",
+            gpus=gpus,
         )
         self.agent = Agent(self.settings, parts)
         self.task = asyncio.create_task(self.agent.run(self.stop), name="node")

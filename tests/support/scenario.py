@@ -239,6 +239,7 @@ class World:
             "media_ok": 1,
             "residents": listed(*life.residents.items()),
             "ended": "[]",
+            "gpus": "",
             **named,
         }
 

@@ -97,6 +97,7 @@ class Crowd:
             media_ok=1,
             residents=json.dumps(listed),
             ended=json.dumps(ended),
+            gpus="",
         )
 
     def step(self, node: Node, resident: tuple[str, str], target: str) -> Command:

@@ -4,7 +4,7 @@
 -- accepted under a lower stamp can be missing from a beat; the reply is the delivery path.
 -- Each resident is {sid, epoch} or {sid, epoch, connected, controller, participants, state}.
 -- KEYS: prefix
--- ARGV: now_ms, node_id, incarnation, stamp, state, capacity, draining, media_ok, residents, ended
+-- ARGV: now_ms, node_id, incarnation, stamp, state, capacity, draining, media_ok, residents, ended, gpus
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: ok, stale, register
 -- Fields: ok: owned, todo {sid, epoch} lists, kills {sid, epoch, reason}, adopt {sid, epoch}, and while an operator has its sessions moved: ms until then; register: keep | drop
@@ -24,6 +24,7 @@ keep_registry_time()
 redis.call('HSET', record, 'stamp', stamp, 'state', state, 'capacity', capacity, 'draining', draining,
   'media_ok', media_ok, 'beat', rt, 'gen', pool.gen)
 redis.call('ZADD', key('nodes'), rt + number(n.ttl), nid)
+if gpus ~= '' then redis.call('HSET', record, 'gpus', gpus) end     -- '' is no news
 if n.state ~= state then node_changed(nid, 'node_' .. state) end
 local told = cjson.decode(residents)
 local said = what_is_said(redis.call('ZCARD', key('ns', nid)))
@@ -95,5 +96,4 @@ local is_quiet = #todo + #kills + #adopt == 0 and #list == #members and not is_r
 settle(nid, n, is_quiet and n.media_ok == '1' and media_ok == '1', said)
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)
-local reply = {'ok', owned, todo, kills, adopt}
-return with_move(n, reply)
+return with_move(n, {'ok', owned, todo, kills, adopt})

@@ -27,7 +27,7 @@ redis.call('HSET', key('n', node_id), 'capacity', capacity, 'media_ok', media_ok
 local weight
 if UNCOUNTED[why] then
   weight = 0
-elseif why == 'service_lost' then
+elseif why == 'service_lost' or why == 'gpu_lost' then
   local is_down = number(capacity) == 0         -- its process died, with all that it held
   if is_down and redis.call('HEXISTS', key('n', node_id), 'mates') == 0 then strike(node_id) end
   weight = death_weight(sid, is_down and mates_at_death(node_id) or count_mates(node_id))
