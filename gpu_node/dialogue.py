@@ -17,6 +17,8 @@ from gpu_node.assets import Assets
 from gpu_node.backstage import Backstage
 from gpu_node.control import Apply, ControlGate, Delivered, Ignore, Reply, Stop
 from gpu_node.hearing import Hearing
+from gpu_node.lease.turns import ACTIVITY
+from gpu_node.reactions import Reactions
 from gpu_node.room import AssetStream, Pcm
 from gpu_node.stage import Stage
 from shared.errors import ServiceFault, ServiceLost
@@ -37,12 +39,14 @@ class Dialogue:
         *,
         controller: str,
         status: StatusWriter,
+        reactions: Reactions,
         on_stop: Callable[[], None],
         on_delivered: Callable[[int], None],
     ) -> None:
         self._backstage = backstage
         self._controller = controller
         self._status = status
+        self._reactions = reactions
         self._on_stop = on_stop
         self._on_delivered = on_delivered
         self._log = _log.bind(session=status.session_id)
@@ -94,6 +98,8 @@ class Dialogue:
             match decision:
                 case Apply(chunk=chunk):
                     metrics.control("applied")
+                    if chunk.get("type") in ACTIVITY:
+                        self._reactions.control()
                     self._to_service(chunk)
                 case Stop():
                     metrics.control("applied")

@@ -20,7 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gpu_node.heartbeat import Heartbeat, NodeLease
-from gpu_node.settings import NodeSettings
+from gpu_node.serving_names import NodeNow, serving_text
+from gpu_node.settings import NodeSettings, visible_gpus
 from gpu_node.watchdog import STUCK_AFTER_S
 from shared.errors import StartupError
 from shared.states import NodeState
@@ -84,7 +85,8 @@ class NodeHttp:
 
     def __init__(self, host: str, port: int, ask: Callable[[], NodeHealth]) -> None:
         try:
-            self._server = ThreadingHTTPServer((host, port), _page(ask))
+            gpu = ",".join(visible_gpus() or ()) or "cpu"
+            self._server = ThreadingHTTPServer((host, port), _page(ask, gpu))
         except OSError as error:
             raise StartupError(
                 f"The metrics port {host}:{port} can't be used ({error.strerror}).",
@@ -103,7 +105,17 @@ class NodeHttp:
         self._server.server_close()
 
 
-def _page(ask: Callable[[], NodeHealth]) -> type[BaseHTTPRequestHandler]:
+def _now(health: NodeHealth, gpu: str) -> NodeNow:
+    return NodeNow(
+        node_id=health.node_id,
+        gpu=gpu,
+        sessions=health.sessions,
+        capacity=health.capacity,
+        up=health.ready,
+    )
+
+
+def _page(ask: Callable[[], NodeHealth], gpu: str) -> type[BaseHTTPRequestHandler]:
     class Page(BaseHTTPRequestHandler):
         server_version = "greenroom-node"
         sys_version = ""
@@ -117,7 +129,8 @@ def _page(ask: Callable[[], NodeHealth]) -> type[BaseHTTPRequestHandler]:
                     health = ask()
                     self._answer_health(health, fine=health.ready)
                 case "/metrics":
-                    self._answer(200, CONTENT_TYPE_LATEST, generate_latest())
+                    text = generate_latest() + serving_text(_now(ask(), gpu))
+                    self._answer(200, CONTENT_TYPE_LATEST, text)
                 case _:
                     self._answer(404, "text/plain", b"/health, /ready and /metrics are here.\n")
 

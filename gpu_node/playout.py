@@ -16,6 +16,7 @@ from gpu_node import metrics
 from gpu_node.measures import Measures
 from gpu_node.media import AudioClip, ChunkReader, MediaChunk
 from gpu_node.pacer import Pacer, QueueSound, ShowPicture
+from gpu_node.reactions import Reactions
 from gpu_node.services.hosting import Chunks
 from gpu_node.services.stream import LEASE_WAIT
 from gpu_node.stage import Stage
@@ -31,9 +32,16 @@ class Playout:
     """Plays one pipeline session on one stage."""
 
     def __init__(
-        self, stage: Stage, *, status: StatusWriter, default_fps: float, clock: Clock
+        self,
+        stage: Stage,
+        *,
+        status: StatusWriter,
+        reactions: Reactions,
+        default_fps: float,
+        clock: Clock,
     ) -> None:
         self._stage = stage
+        self._reactions = reactions
         self._status = status
         self._clock = clock
         self._reader = ChunkReader(default_fps)
@@ -68,7 +76,10 @@ class Playout:
                 case _:
                     made_in_s = chunks.last_made_in_s
                     metrics.chunk_taken(waited_s, made_in_s)
-                    metrics.lease_waited(chunk.metadata.get(LEASE_WAIT))
+                    lease_s = metrics.lease_waited(chunk.metadata.get(LEASE_WAIT))
+                    metrics.chunk_due(lease_s + made_in_s, chunk.duration_s)
+                    metrics.scheduled(chunk.metadata.get("scheduler"))
+                    self._reactions.chunk(chunks.last_began_s)
                     self.measures.chunk(made_in_s=made_in_s, waited_s=waited_s, fps=chunk.fps)
                     self.frames_taken += len(chunk.frames)
                     chunks.needed_in(chunk.duration_s)
@@ -125,7 +136,8 @@ class Playout:
         self.frames_played += 1
         self._stage.capture(frame, self.frames_played)
         self.measures.frame(picture.late_s)
-        metrics.frame_played(picture.late_s)
+        metrics.frame_played(picture.late_s, self._status.session_id)
+        metrics.reacted(self._reactions.picture())
 
     async def _queue(self, audio: AudioClip, sound: QueueSound) -> None:
         pcm = audio.pcm[sound.start : sound.end]

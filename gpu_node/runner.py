@@ -23,6 +23,7 @@ from gpu_node.delivery import Delivery, DeliveryMode, delivery_mode
 from gpu_node.dialogue import Dialogue
 from gpu_node.ending import End, Ending, GiveBack, Holdings, Vanish, Verdict, reason_of
 from gpu_node.playout import Playout
+from gpu_node.reactions import Reactions
 from gpu_node.reports import Reports
 from gpu_node.session_config import frames_per_second, session_config
 from gpu_node.stage import Stage, StageEvents
@@ -87,6 +88,7 @@ class Runner:
         """The same; it is never cancelled while the session is held."""
         self._asides = Background()
         self._delivery = Delivery(DeliveryMode.LATEST)
+        self._reactions = Reactions()
         self._reports: Reports | None = None
         self._accepted_at_s = self._state_since_s = backstage.clock.monotonic_s()
 
@@ -193,6 +195,7 @@ class Runner:
                 return GiveBack(why="service_lost")
             case ServiceFault():
                 self._log.warning("service_fault", exc_info=error)
+                metrics.service_fault(out_of_memory="out of memory" in str(error).lower())
                 return End(reason=Reason.SERVICE_ERROR, error=str(error))
             case RoomsUnavailable():
                 return GiveBack(why=self._why_unreachable())
@@ -226,7 +229,13 @@ class Runner:
         self, stage: Stage, dialogue: Dialogue, pipeline_session_id: str, fps: float
     ) -> None:
         """Play until the service has no more and the client has what it was promised."""
-        playout = Playout(stage, status=self._status, default_fps=fps, clock=self._backstage.clock)
+        playout = Playout(
+            stage,
+            status=self._status,
+            reactions=self._reactions,
+            default_fps=fps,
+            clock=self._backstage.clock,
+        )
         reports = self._reports = Reports(
             self._backstage,
             stage,
@@ -297,6 +306,7 @@ class Runner:
             self._backstage,
             controller=request.identity,
             status=self._status,
+            reactions=self._reactions,
             on_stop=lambda: self.stop(Reason.CLIENT_STOP),
             on_delivered=self._delivery.acknowledge,
         )

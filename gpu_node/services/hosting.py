@@ -31,6 +31,11 @@ class Chunks(Protocol):
         """How long the service took for the chunk that was taken last."""
         ...
 
+    @property
+    def last_began_s(self) -> float:
+        """When it began with that chunk, by `time.monotonic`: what came later isn't in it."""
+        ...
+
     def needed_in(self, seconds: float) -> None:
         """The player will need the next chunk in *seconds*."""
         ...

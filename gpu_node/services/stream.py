@@ -46,6 +46,7 @@ class _Made:
     """Once it's taken the service goes on only when the player asks again."""
     made_in_s: float | None = None
     """None for a status."""
+    began_s: float = 0.0
     waited_s: float = 0.0
     """For the execution lease."""
 
@@ -85,6 +86,8 @@ class ChunkStream:
         """From asking to having, with the wait for the lease."""
         self.last_made_in_s = 0.0
         """How long the service took for the chunk that was taken last."""
+        self.last_began_s = 0.0
+        """When it began with that chunk, by `time.monotonic`."""
         self._margin_s = _LEAST_MARGIN_S
         """Grows with each chunk that came too late and shrinks slowly while they are in time."""
         self._error: BaseException | None = None
@@ -116,7 +119,7 @@ class ChunkStream:
             if self._asking is not None:  # it was for this chunk
                 self._asking.cancel()
         if made.made_in_s is not None:
-            self.last_made_in_s = made.made_in_s
+            self.last_made_in_s, self.last_began_s = made.made_in_s, made.began_s
             self._took_s.append(made.waited_s + made.made_in_s)
         return made.chunk
 
@@ -195,7 +198,7 @@ class ChunkStream:
         if self._turns is not None and isinstance(chunk, dict):
             chunk = {**chunk, LEASE_WAIT: round(turn.waited_s, 4)}
         made_in_s = time.monotonic() - began_s
-        self._send(_Made(chunk=chunk, made_in_s=made_in_s, waited_s=turn.waited_s))
+        self._send(_Made(chunk=chunk, made_in_s=made_in_s, began_s=began_s, waited_s=turn.waited_s))
         return True
 
     def _turn(self) -> AbstractAsyncContextManager[Turn]:

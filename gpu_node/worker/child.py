@@ -210,6 +210,7 @@ class Feed:
             "session": self._session,
             "number": self._taken,
             "made_in_s": self._stream.last_made_in_s,
+            "began_s": self._stream.last_began_s,
         }
         call_foreign(lambda: self._child.send_chunk(head, parcel), _unfit)
 

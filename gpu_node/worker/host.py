@@ -370,7 +370,7 @@ class ChildHost:
             chunk = unpack(chunk, head["table"], block)
         stream = self._streams.get(head["session"])
         if stream is not None:
-            stream.on_chunk(chunk, head["made_in_s"])
+            stream.on_chunk(chunk, head["made_in_s"], head["began_s"])
 
     def _on_slot_unused(self, number: int) -> None:
         """Any thread: the last array that showed this slot is gone."""

@@ -33,6 +33,8 @@ class ChildStream:
         """The player waits."""
         self.last_made_in_s = 0.0
         """How long the service took for the chunk that has come last."""
+        self.last_began_s = 0.0
+        """When it began with it; the child is on the same machine, so it has the same clock."""
         self.ended = asyncio.Event()
 
     @property
@@ -82,10 +84,10 @@ class ChildStream:
 
     # --- told by the host -----------------------------------------------------------------------
 
-    def on_chunk(self, chunk: Chunk, made_in_s: float) -> None:
-        """A chunk has come, which took the service so long."""
+    def on_chunk(self, chunk: Chunk, made_in_s: float, began_s: float) -> None:
+        """A chunk has come, which took the service so long, from then on."""
         self._received += 1
-        self.last_made_in_s = made_in_s
+        self.last_made_in_s, self.last_began_s = made_in_s, began_s
         self._inbox.put_nowait(chunk)
 
     def on_end(self, error: ServiceFault | None) -> None:

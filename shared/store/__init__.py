@@ -6,11 +6,11 @@ those keys. `Registry` is the whole of it, built once in each process's composit
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self
 
 from shared.store.admission import Admission
-from shared.store.connection import Connection, Observe
+from shared.store.connection import FAULTS, Connection, Observe
 from shared.store.hearsay import Hearsay
 from shared.store.inspection import Inspection
 from shared.store.listing import Listing
@@ -21,7 +21,7 @@ from shared.store.sessions import Sessions
 from shared.store.trail import Trail
 from shared.store.wakeups import assignment_hints, session_hints
 
-__all__ = ["BeatLink", "Registry"]
+__all__ = ["FAULTS", "BeatLink", "Registry"]
 
 
 class Registry:
@@ -85,9 +85,12 @@ class Registry:
         self.concerns = await check_servers(self._connection.endpoints, within_s=within_s)
         await check_schema(self._connection, pools, within_s=within_s)
 
-    def observe(self, observe: Observe) -> None:
-        """Have *observe* told of every script call: its name and the seconds it took."""
+    def observe(self, observe: Observe, fault: Callable[[str], None] = lambda _why: None) -> None:
+        """Have *observe* told of every script call, its name and the seconds it took; and *fault*
+        of every call that wasn't answered: why, one of `FAULTS`.
+        """
         self._connection.observe = observe
+        self._connection.observe_fault = self._images.observe_fault = fault
 
     def assignment_hints(self, pool: str, node_id: str) -> AsyncIterator[str | None]:
         """Yield when something may have changed for a node; see `wakeups`."""

@@ -42,6 +42,9 @@ Observe = Callable[[str, float], None]
 """Called after each script with its name and the seconds that it took, round trip included."""
 
 
+FAULTS = ("timeout", "loading", "refused", "moved", "unreachable", "other")
+"""Why a call wasn't answered, in words that can be counted."""
+
 _TRANSIENT = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
@@ -91,6 +94,22 @@ def unavailable(fault: Exception) -> StoreUnavailable | None:
     return StoreUnavailable(why=why)
 
 
+def _kind_of(fault: Exception) -> str:
+    match fault:
+        case TimeoutError() | redis.exceptions.TimeoutError():
+            return "timeout"
+        case redis.exceptions.BusyLoadingError():
+            return "loading"
+        case redis.exceptions.AuthenticationError() | redis.exceptions.NoPermissionError():
+            return "refused"
+        case Elsewhere() | redis.exceptions.MovedError() | redis.exceptions.AskError():
+            return "moved"
+        case Nowhere() | redis.exceptions.ConnectionError() | OSError():
+            return "unreachable"
+        case _:
+            return "other"
+
+
 def _told_by(text: str) -> str | None:
     return next((why for said, why in _SAID if re.search(said, text, re.IGNORECASE)), None)
 
@@ -128,6 +147,7 @@ class Connection:
     def __init__(self, url: str, *, answer_within_s: float = ANSWER_WITHIN_S) -> None:
         self.endpoints = Endpoints(url)
         self.observe: Observe | None = None
+        self.observe_fault: Callable[[str], None] | None = None
         self._answer_within_s = answer_within_s
         self._links: dict[str, _Link] = {}
         self._tasks = Background()
@@ -195,6 +215,8 @@ class Connection:
             cause = over.fault if over and isinstance(fault, TimeoutError) else None
             if (told := unavailable(cause or fault)) is None:
                 raise
+            if self.observe_fault is not None:
+                self.observe_fault(_kind_of(cause or fault))
             raise told from fault
 
     def pubsub(self, pool: str) -> redis.asyncio.client.PubSub:
