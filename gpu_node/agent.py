@@ -40,7 +40,6 @@ from shared.clock import Clock
 from shared.errors import ServiceLoadFailed, StoreUnavailable
 from shared.ids import new_boot_ids
 from shared.lifecycle import Background, repeat
-from shared.loop_lag import watch_loop
 from shared.records import (
     Assignment,
     BeatConfirmed,
@@ -83,8 +82,8 @@ class AgentParts:
     release: str
     on_stuck: Callable[[], None] = lambda: None
     """The event loop stands still; called by the beat thread."""
-
     gpus: Reader | None = None
+
 
 class Agent:
     """One node. Everything here runs on the event loop, except where a thread is named."""
@@ -118,8 +117,8 @@ class Agent:
         """What the latest registration said; it counts for the length of a life."""
         self.service.on_lost = lambda: self._lose_sessions("service_lost")
         self.service.on_serving = self.assignments.regain_service
-        self._boot_ids = new_boot_ids()
         self.service.on_grounded = lambda: self._lose_sessions("gpu_lost")
+        self._boot_ids = new_boot_ids()
         self._previous_incarnation = 0
         self._one_registration = asyncio.Lock()
         self._registering: asyncio.Future[RegisterReply] | None = None
@@ -142,7 +141,7 @@ class Agent:
         http = self._start_http()
         try:
             await self._parts.registry.check([self._settings.pool])
-            self._parts.registry.observe(metrics.script_ran, metrics.redis_failed)
+            self._parts.registry.observe(metrics.script_ran)
             self._start_parts()
             self._background.start("stop signal", self._until_asked(stop))
             code = await self._outcome
@@ -164,14 +163,11 @@ class Agent:
         start("media probe", repeat(self._probe_media, name="media probe", every_s=_PROBE_S))
         slots = SlotWatch(self.heartbeat, self._service_figures)
         start("slot watch", repeat(slots.look, name="slot watch", every_s=SLOTS_EVERY_S))
-        start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
         if self._parts.gpus is not None:
             self._watch_gpus(self._parts.gpus)
-        start("loop lag", watch_loop(metrics.loop_lagged))
+        start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
         start("leftovers", repeat(self._renew_service, name="leftovers", every_s=_LEFTOVERS_S))
 
-    async def _until_asked(self, stop: asyncio.Event) -> None:
-        await stop.wait()
     def _watch_gpus(self, reader: Reader) -> None:
         watch = GpuWatch(
             reader,
@@ -185,6 +181,8 @@ class Agent:
             "gpu watch", repeat(watch.look, name="gpu watch", every_s=GPUS_EVERY_S)
         )
 
+    async def _until_asked(self, stop: asyncio.Event) -> None:
+        await stop.wait()
         self._finish(EXIT_DONE)
 
     def _start_http(self) -> NodeHttp | None:
@@ -211,7 +209,8 @@ class Agent:
     async def _service_figures(self) -> dict[str, Any]:
         """What the service that is there now measures of itself."""
         figures = await self.service.host.runtime_metrics()
-        metrics.service_says(figures)
+        if isinstance(lease := figures.get("lease"), dict):
+            metrics.lease(waiting=lease["waiting"], busy_s=lease["busy_seconds"])
         return figures
 
     def _lose_sessions(self, why: str) -> None:
@@ -366,9 +365,9 @@ class Agent:
         self._outcome.cancel()
         await self.assignments.aclose()
         await self.service.aclose()
-        self.heartbeat.close()
         if self._parts.gpus is not None:
             self._parts.gpus.close()
+        self.heartbeat.close()
         incarnation = self.heartbeat.incarnation or await self._late_incarnation()
         if self._beating is not None:  # a beat after the goodbye would begin a new life
             await asyncio.wait({self._beating}, timeout=_LAST_BEAT_WITHIN_S)

@@ -33,11 +33,11 @@ _LEAVE_AFTER_S = 5.0
 CLEANUP_WITHIN_S = 30.0
 _PLANNED = frozenset(("node_shutdown", "node_drained"))
 """An operator wants it: all is well here, the room can be told."""
-
 _TOLD = _PLANNED | {"gpu_lost"}
 """The node itself is sound, and the room can be told at once."""
 _NO_SLOT_LEFT = frozenset(("node_shutdown", "gpu_lost"))
 """The node takes nothing new, so nobody need wait for its clean-up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:

@@ -185,9 +185,9 @@ def node_troubles(node: NodeFacts, registry_ms: int) -> list[str]:
         troubles.append("its model can't serve" + _how_far(node))
     if node.record.get("media_ok") == "0":
         troubles.append("doesn't reach LiveKit")
-    rest_s = (node.number("rest") - registry_ms) / 1000
     if node.record.get("state") != NodeState.ERROR:  # else its reason names them
         troubles += gpu_troubles(read_gpus(node.record.get("gpus", "")))
+    rest_s = (node.number("rest") - registry_ms) / 1000
     if rest_s > 0:
         troubles.append(f"rests {rest_s:.0f} s after a failure")
     elif node.record.get("judged") == Judgement.SUSPECT:
