@@ -40,6 +40,7 @@ from shared.clock import Clock
 from shared.errors import ServiceLoadFailed, StoreUnavailable
 from shared.ids import new_boot_ids
 from shared.lifecycle import Background, repeat
+from shared.loop_lag import watch_loop
 from shared.records import (
     Assignment,
     BeatConfirmed,
@@ -141,7 +142,7 @@ class Agent:
         http = self._start_http()
         try:
             await self._parts.registry.check([self._settings.pool])
-            self._parts.registry.observe(metrics.script_ran)
+            self._parts.registry.observe(metrics.script_ran, metrics.redis_failed)
             self._start_parts()
             self._background.start("stop signal", self._until_asked(stop))
             code = await self._outcome
@@ -166,6 +167,7 @@ class Agent:
         if self._parts.gpus is not None:
             self._watch_gpus(self._parts.gpus)
         start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))
+        start("loop lag", watch_loop(metrics.loop_lagged))
         start("leftovers", repeat(self._renew_service, name="leftovers", every_s=_LEFTOVERS_S))
 
     def _watch_gpus(self, reader: Reader) -> None:
@@ -209,8 +211,7 @@ class Agent:
     async def _service_figures(self) -> dict[str, Any]:
         """What the service that is there now measures of itself."""
         figures = await self.service.host.runtime_metrics()
-        if isinstance(lease := figures.get("lease"), dict):
-            metrics.lease(waiting=lease["waiting"], busy_s=lease["busy_seconds"])
+        metrics.service_says(figures)
         return figures
 
     def _lose_sessions(self, why: str) -> None:

@@ -6,15 +6,23 @@ itself isn't a label: each node is scraped by itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from prometheus_client import Counter, Gauge, Histogram
 
 from gpu_node.recent_play import RecentPlay
 from shared.gpus import MOST_GPUS, GpuFacts
 from shared.states import NodeState, Reason
+from shared.store import FAULTS
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 _LEASE_WAITS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _SLOW_CHUNKS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_MIB = 1024**2
+_REACTIONS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+_MODE_KEPT = 40
+_BATCHES = (1, 2, 3, 4, 6, 8, 16, 32)
 _SLOW = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 _STATE = Gauge("greenroom_node_state", "1 for the state that the node is in.", ["state"])
@@ -93,7 +101,42 @@ _LEASE_BUSY = Gauge(
     "greenroom_node_lease_busy_seconds",
     "For how long the shared model has been at its present chunk.",
 )
-_CHUNKS = Counter("greenroom_node_chunks_total", "Chunks played.")
+_CHUNKS = Counter("greenroom_node_chunks_total", "Chunks taken from the service.")
+_SLO = Counter(
+    "greenroom_node_slo_chunks_total",
+    "Chunks made within the time that they play (met), the wait for the model included, or not.",
+    ["outcome"],
+)
+_SLO_BUDGET = Histogram(
+    "greenroom_node_slo_budget_seconds", "How long a chunk plays.", buckets=_SLOW_CHUNKS
+)
+_REACTION = Histogram(
+    "greenroom_node_action_to_first_frame_seconds",
+    "From a control to the first frame of a chunk that was begun after it.",
+    buckets=_REACTIONS,
+)
+_STAGES = Histogram(
+    "greenroom_node_stage_seconds",
+    "Time in one stage of the model, as the service tells it with a chunk.",
+    ["stage"],
+    buckets=_SLOW_CHUNKS,
+)
+_BATCH = Histogram(
+    "greenroom_node_batch_size",
+    "Sessions whose chunks the service made together, as it tells it with each chunk.",
+    buckets=_BATCHES,
+)
+_BATCHES_MADE = Counter(
+    "greenroom_node_batches_total", "Batches that the service made; each member counts its share."
+)
+_SCHEDULER = Gauge(
+    "greenroom_node_scheduler_mode", "1 for the way in which the service says it works.", ["mode"]
+)
+_FAULTS = Counter(
+    "greenroom_node_service_faults_total",
+    "Sessions that ended by a fault of the service: out of memory, or another.",
+    ["kind"],
+)
 _FRAMES = Counter("greenroom_node_frames_total", "Frames played.")
 _LATENESS = Histogram(
     "greenroom_node_frame_lateness_seconds", "How late a frame left after its time.", buckets=_FAST
@@ -111,7 +154,36 @@ _SOUND_DROPPED = Counter(
     "greenroom_node_sound_dropped_seconds_total", "Sound of controllers that no service took."
 )
 _ASSETS = Counter("greenroom_node_assets_total", "Files from controllers.", ["outcome"])
+_LOOP_LAG = Histogram(
+    "greenroom_node_loop_lag_seconds", "How late the event loop comes to its timers.", buckets=_FAST
+)
+_REDIS_ERRORS = Counter(
+    "greenroom_node_redis_errors_total", "Registry calls that weren't answered, by why.", ["why"]
+)
 _CONTROLS = Counter("greenroom_node_controls_total", "Messages from controllers.", ["outcome"])
+
+
+PLAY = RecentPlay()
+"""What gauges of the last half minute are made of, when they are asked for."""
+STAGES = {
+    "input_prepare": "input_prepare_seconds",
+    "cache_collate": "cache_collate_seconds",
+    "dit": "denoise_seconds",
+    "cache_scatter": "cache_scatter_seconds",
+    "vae_encode": "vae_encode_seconds",
+    "vae_decode": "vae_decode_seconds",
+    "postprocess": "postprocess_seconds",
+}
+"""Stage → what the service calls its time. Source: reference, pipeline_stage_latency."""
+last_stages: dict[str, float] = {}
+"""The last time of each."""
+
+for _outcome in ("met", "missed"):
+    _SLO.labels(outcome=_outcome)
+for _kind in ("oom", "model"):
+    _FAULTS.labels(kind=_kind)
+for _why in FAULTS:
+    _REDIS_ERRORS.labels(why=_why)
 
 
 def node_state(state: NodeState, capacity: int, residents: int) -> None:
@@ -220,25 +292,77 @@ def first_frame(seconds: float) -> None:
 def chunk_taken(waited_s: float, made_in_s: float) -> None:
     """Observe how long the player waited for the service, and how long that took."""
     _CHUNKS.inc()
+    PLAY.chunk(made_in_s)
     _CHUNK_MADE.observe(made_in_s)
     _CHUNK_WAIT.observe(waited_s)
 
 
-def lease_waited(seconds: object) -> None:
+def lease_waited(seconds: object) -> float:
     """Observe how long a chunk waited for the execution lease; None: it needed none."""
-    if isinstance(seconds, int | float):
-        _LEASE_WAIT.observe(seconds)
+    if not isinstance(seconds, int | float):
+        return 0.0
+    _LEASE_WAIT.observe(seconds)
+    return seconds
 
 
-def lease(*, waiting: int, busy_s: float) -> None:
-    """Set how many wait for the shared model, and for how long it has been at one chunk."""
-    _LEASE_WAITING.set(waiting)
-    _LEASE_BUSY.set(busy_s)
+def chunk_due(made_in_s: float, plays_s: float) -> None:
+    """Compare how long a chunk took, all waits included, with how long it plays."""
+    _SLO_BUDGET.observe(plays_s)
+    _SLO.labels(outcome="met" if made_in_s <= plays_s else "missed").inc()
 
 
-def frame_played(late_s: float) -> None:
-    """Observe one frame and how late it left."""
+def scheduled(facts: object) -> None:
+    """Observe what a service says of the making of a chunk (`scheduler` of the reference)."""
+    if not isinstance(facts, Mapping):
+        return
+    size = facts.get("batch_size")
+    if isinstance(size, int) and size >= 1:
+        _BATCH.observe(size)
+        _BATCHES_MADE.inc(1 / size)
+    for stage, name in STAGES.items():
+        seconds = facts.get(name)
+        if isinstance(seconds, int | float) and seconds >= 0:
+            _STAGES.labels(stage=stage).observe(seconds)
+            last_stages[stage] = float(seconds)
+
+
+def reacted(seconds: float | None) -> None:
+    """Observe how long a control waited for its picture; None: the picture answers none."""
+    if seconds is not None:
+        _REACTION.observe(seconds)
+
+
+def service_fault(*, out_of_memory: bool) -> None:
+    """Count a session that its service's fault has ended."""
+    _FAULTS.labels(kind="oom" if out_of_memory else "model").inc()
+
+
+def loop_lagged(seconds: float) -> None:
+    """Observe how late the event loop came to a timer."""
+    _LOOP_LAG.observe(seconds)
+
+
+def redis_failed(why: str) -> None:
+    """Count a registry call without an answer."""
+    _REDIS_ERRORS.labels(why=why).inc()
+
+
+def service_says(figures: Mapping[str, Any]) -> None:
+    """Set what a service measures of itself: how many wait for it, for how long it has been at one
+    chunk, and in which way it works.
+    """
+    if isinstance(lease := figures.get("lease"), dict):
+        _LEASE_WAITING.set(lease["waiting"])
+        _LEASE_BUSY.set(lease["busy_seconds"])
+    if isinstance(mode := figures.get("scheduler_mode"), str):
+        _SCHEDULER.clear()
+        _SCHEDULER.labels(mode=mode[:_MODE_KEPT]).set(1)
+
+
+def frame_played(late_s: float, session: object) -> None:
+    """Observe one frame and how late it left; *session* is only told from others."""
     _FRAMES.inc()
+    PLAY.frame(session)
     _LATENESS.observe(late_s)
 
 
