@@ -24,6 +24,7 @@ from gpu_node.bundle import Bundle
 from gpu_node.heartbeat import Heartbeat
 from shared.errors import IllegalMove, StoreUnavailable
 from shared.records import AdvanceReply, Assignment, Fenced, Moved, Owner
+from shared.silence import Silence
 from shared.states import Reason, SessionState
 from shared.store import Registry
 
@@ -167,7 +168,7 @@ class Claim:
             with contextlib.suppress(StoreUnavailable):
                 await self._registry.end(owner, reason)
 
-    async def give_back(self, why: str, *, capacity: int, unplayed_s: Callable[[], float]) -> bool:
+    async def give_back(self, why: str, *, capacity: int, silence: Callable[[], Silence]) -> bool:
         """Return the session to the line; False if it was somebody else's."""
         word = await self._ask(
             lambda owner: self._registry.give_back(
@@ -175,7 +176,7 @@ class Claim:
                 why=why,
                 capacity=capacity,
                 media_ok=self._heartbeat.report.media_ok,
-                unplayed_s=unplayed_s(),
+                silence=silence(),
             ),
             is_fenced=_says_fenced,
         )

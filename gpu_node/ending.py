@@ -21,6 +21,7 @@ from gpu_node.stage import Stage
 from shared.errors import RoomsUnavailable
 from shared.records import Assignment, EndedHere, MustStop
 from shared.room_status import StatusWriter
+from shared.silence import NO_SILENCE, Silence
 from shared.states import Reason, SessionState
 
 _log = structlog.get_logger()
@@ -72,14 +73,12 @@ class Holdings:
     """Never cancelled: a pipeline session that comes into being must be closed."""
     stuck: bool = False
     """The clean-up takes longer than it may; the session stays listed until it's through."""
-    credited_s: float = 0.0
-    """By how many seconds without a room, the present loss included, its limit was put off."""
 
-    def unheard_s(self) -> float:
-        """For how long by now nothing of it could be seen or heard, without what was credited."""
+    def silence(self) -> Silence:
+        """For how long by now nothing of it could be seen or heard."""
         if self.stage is None:
-            return 0.0
-        return self.stage.unheard_s - max(0.0, self.credited_s - self.stage.lost_s)
+            return NO_SILENCE
+        return Silence(unplayed_s=self.stage.unheard_s, earlier_s=self.stage.lost_s)
 
     def silent_s(self) -> float:
         """For how long the session was silent here, in all."""
@@ -168,7 +167,7 @@ class Ending:
         leaves = verdict.why in _NO_SLOT_LEFT
         capacity = 0 if leaves else self._backstage.heartbeat.report.capacity
         if await self._claim.give_back(
-            verdict.why, capacity=capacity, unplayed_s=self._holdings.unheard_s
+            verdict.why, capacity=capacity, silence=self._holdings.silence
         ):
             metrics.returned(verdict.why)
             self._log.info("session_given_back", why=verdict.why)

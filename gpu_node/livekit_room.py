@@ -6,8 +6,7 @@ What the SDK and the server force on us (each measured):
   leave a ghost. So it runs as a task of its own under our deadline, and is disconnected when it
   completes after all.
 - News of participants without tracks comes up to three seconds late, and their data has no sender
-  until then. So while the controller isn't known the room's list is read, and the media server is
-  made to announce whoever is missing (`RoomAdmin.announce`).
+  until then. While the controller isn't known, missing people are announced (`RoomAdmin.announce`).
 - The SDK's error texts and log lines may hold whole tokens.
 
 R1: for its whole life a worker removes older workers, at the join and whenever one appears; it
@@ -291,9 +290,10 @@ class LiveKitRoom:
         asyncio.get_running_loop().call_later(LEFT_GRACE_S, self._forget, who.sid)
 
     def _forget(self, sid: str) -> None:
-        present = self._rtc.remote_participants.values() if self._rtc is not None else ()
+        if self._rtc is None or not self._connected:
+            return  # "gone" may mean us: whoever really left is missing in `_note_present`
         # After a reconnect of ours people are told as gone and there again under their old sids.
-        if all(who.sid != sid for who in present):
+        if all(who.sid != sid for who in self._rtc.remote_participants.values()):
             self._roster.leave(sid)
             self._tell_presence()
 

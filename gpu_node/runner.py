@@ -374,7 +374,6 @@ class Runner:
 
     async def _credit(self, lost_s: float) -> None:
         await self._claim.credit(lost_s)
-        self._holdings.credited_s = max(self._holdings.credited_s, lost_s)
         await until_available(self._bundle.pack)  # or a session that is brought back loses it
 
     def _aside(self, what: str, work: Coroutine[Any, Any, object]) -> None:

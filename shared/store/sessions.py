@@ -18,6 +18,7 @@ from shared.records import (
     SessionRecord,
     SessionRequest,
 )
+from shared.silence import NO_SILENCE, Silence
 from shared.states import Reason, SessionState
 from shared.store import keys, replies
 from shared.store.connection import Connection
@@ -207,7 +208,7 @@ class Sessions:
         return int(str(rest[0])) if word == "rebased" else None
 
     async def give_back(
-        self, owner: Owner, *, why: str, capacity: int, media_ok: bool, unplayed_s: float = 0.0
+        self, owner: Owner, *, why: str, capacity: int, media_ok: bool, silence: Silence = NO_SILENCE
     ) -> GivenBack:
         """Return the session to the line, after its worker is silent and out of the room.
 
@@ -217,7 +218,7 @@ class Sessions:
                 service_lost and gpu_lost count.
             capacity: Slots that the node offers from now on.
             media_ok: Whether the node reaches LiveKit.
-            unplayed_s: Seconds since the last frame; they don't count towards the session's limit.
+            silence: What of its limit the session didn't have, and gets back.
         """
         word, _ = await self._connection.call(
             "give_back",
@@ -226,7 +227,8 @@ class Sessions:
             why=why,
             capacity=capacity,
             media_ok=media_ok,
-            unplayed_ms=round(unplayed_s * 1000),
+            unplayed_ms=round(silence.unplayed_s * 1000),
+            earlier_ms=round(silence.earlier_s * 1000),
         )
         return cast("GivenBack", word)
 

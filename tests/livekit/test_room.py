@@ -169,8 +169,7 @@ async def test_a_worker_with_a_lease_comes_back_and_plays_on(
     await wait_until(
         lambda: cut in node.presences and node.presences[-1] == whole, "it came back", timeout_s=15
     )
-    # On a busy machine it's cut more than once, and everybody is announced anew.
-    assert {one.controller for one in node.presences if one.connected} == {True}
+    assert set(node.presences) == {whole, cut}  # on a busy machine it's cut more than once
     seen = len(alice.frames)
     await wait_until(lambda: plays(seen), "frames arrive again", timeout_s=15)
     assert node.lost == []

@@ -35,6 +35,7 @@ LIMITS = {
     "draining": 10_000,
 }
 UNUSED = {"d_controller": 0, "d_room_empty": 0}
+NO_SILENCE = {"unplayed_ms": 0, "earlier_ms": 0}
 
 NODES = ("n1", "n2", "n3")
 nodes = st.sampled_from(NODES)
@@ -180,7 +181,7 @@ class Admission(Fleet):
     def give_back(self, which: int, why: str, capacity: int) -> None:
         owner = self.any_owner(which)
         media_ok = int(why != "media_lost")
-        now: dict[str, Any] = {"capacity": capacity, "media_ok": media_ok, "unplayed_ms": 0}
+        now: dict[str, Any] = {"capacity": capacity, "media_ok": media_ok, **NO_SILENCE}
         self.act("give_back", owner, why, capacity, **named(owner), why=why, **now)
         if why != "node_drained":
             self.forget(owner)
@@ -205,7 +206,7 @@ class Admission(Fleet):
         process = self.processes[node]
         for resident in list(process.residents):
             owner, why = process.owner(resident), "service_lost"
-            down: dict[str, Any] = {"capacity": 0, "media_ok": 1, "unplayed_ms": 0}
+            down: dict[str, Any] = {"capacity": 0, "media_ok": 1, **NO_SILENCE}
             self.act("give_back", owner, why, 0, **named(owner), why=why, **down)
         process.residents.clear()
 

@@ -137,7 +137,7 @@ def seen(letter: str) -> Arguments:
 SWEEP: Arguments = {"budget": 64}
 IMAGE: Arguments = {"session_id": sid("z"), "image": b"jpeg", "budget_bytes": 100}
 ESTIMATE: Arguments = {"middle_ms": 9, "low_ms": 5, "high_ms": 20}
-GIVEN: Arguments = {"why": "service_lost", "capacity": 8, "media_ok": 1, "unplayed_ms": 0}
+GIVEN: Arguments = {"why": "service_lost", "capacity": 8, "media_ok": 1, "unplayed_ms": 0, "earlier_ms": 0}
 ONE_ENDED = listed(("z", 1, "completed"))
 DONE: Arguments = {"reason": "completed", "error": ""}
 

@@ -124,6 +124,30 @@ def test_seconds_without_a_picture_are_given_back(world: World) -> None:
     assert world.changes["s:a left"] == "1230000"
 
 
+def test_what_was_credited_already_is_given_back_no_second_time(world: World) -> None:
+    """Also where the node never heard that it was: of 30 s without a room 20 came as a credit."""
+    world.add_node()
+    world.bring("a", "running")
+    world.pass_time(100)
+    world.call("credit_session", **world.owner("a"), lost_ms=40_000)
+    world.pass_time(500)
+    world.call("credit_session", **world.owner("a"), lost_ms=60_000)
+    silence = {"unplayed_ms": 30_000, "earlier_ms": 40_000}
+    world.call_once("give_back", **world.giving("a", "media_lost", **silence))
+    assert world.changes["s:a left"] == str(1_800_000 - 600_000 + 40_000 + 30_000)
+
+
+def test_credit_for_earlier_losses_is_no_part_of_this_one(world: World) -> None:
+    """40 s were lost before, and are given back on top of the 30 of now."""
+    world.add_node()
+    world.bring("a", "running")
+    world.pass_time(600)
+    world.call("credit_session", **world.owner("a"), lost_ms=40_000)
+    silence = {"unplayed_ms": 30_000, "earlier_ms": 40_000}
+    world.call_once("give_back", **world.giving("a", "media_lost", **silence))
+    assert world.changes["s:a left"] == str(1_800_000 - 600_000 + 40_000 + 30_000)
+
+
 def test_time_before_the_first_picture_is_given_back(world: World) -> None:
     """It never ran on that node: nothing of its limit is used."""
     world.add_node()

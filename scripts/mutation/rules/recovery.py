@@ -106,16 +106,30 @@ MUTANTS = (
     Mutant(
         name="epoch before a rebase good for ever",
         file="include/ending",
-        piece=", 'participants', 'rebased', 'credited')",
-        instead=", 'participants', 'credited')",
+        piece=", 'participants', 'rebased', 'credited', 'handed')",
+        instead=", 'participants', 'credited', 'handed')",
         harm="Leftovers of an earlier assignment are taken for the present one.",
     ),
     Mutant(
         name="seconds before the give-back charged",
         file="give_back",
-        piece="rt - tonumber(unplayed_ms)",
+        piece="rt - math.max(0, tonumber(unplayed_ms) - ahead)",
         instead="rt",
         harm="Half a minute without a room is taken off the user's limit.",
+    ),
+    Mutant(
+        name="credited seconds given once more",
+        file="give_back",
+        piece="tonumber(unplayed_ms) - ahead)",
+        instead="tonumber(unplayed_ms))",
+        harm="Who loses a room again and again plays for ever.",
+    ),
+    Mutant(
+        name="earlier credit taken for this one's",
+        file="give_back",
+        piece=" - tonumber(earlier_ms))",
+        instead=")",
+        harm="A second loss isn't given back as far as the first one was.",
     ),
     Mutant(
         name="a failed start charged",

@@ -1,8 +1,10 @@
 #!lua flags=allow-oom
 -- Return a session to the line in the name of its node, which is silent and out of the room by now.
 -- Guarantee: old ticket, new epoch, slot freed once; what the node can do now is known before dispatch.
+-- Unplayed are the ms since the last frame. Which of them were credited already is known here alone:
+-- all credit beyond earlier_ms, which stood for the losses before this one.
 -- KEYS: prefix
--- ARGV: now_ms, node_id, incarnation, session_id, epoch, why, capacity, media_ok, unplayed_ms
+-- ARGV: now_ms, node_id, incarnation, session_id, epoch, why, capacity, media_ok, unplayed_ms, earlier_ms
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: returned, ended, fenced
 -- Fields: none
@@ -36,7 +38,8 @@ else
   strike(node_id)
   weight = failure_weight(sid, node_id)
 end
-local outcome = return_to_line(sid, why, weight, rt - tonumber(unplayed_ms), false)
+local ahead = math.max(0, number(redis.call('HGET', key('s', sid), 'credited')) - tonumber(earlier_ms))
+local outcome = return_to_line(sid, why, weight, rt - math.max(0, tonumber(unplayed_ms) - ahead), false)
 -- It goes on before its node has cleaned up, and is listed there until then: no slot is free yet.
 if why == 'node_drained' then
   redis.call('HINCRBY', key('n', node_id), 'strangers', 1)
