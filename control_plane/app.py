@@ -49,6 +49,7 @@ from control_plane.vitals import Vitals
 from control_plane.webhooks import Webhooks
 from shared.errors import GreenroomError
 from shared.lifecycle import Background
+from shared.loop_lag import watch_loop
 from shared.rooms.admin import RoomAdmin
 from shared.rooms.tokens import RoomTokens
 from shared.rooms.webhooks import WebhookReader
@@ -65,7 +66,7 @@ class Replica:
         self._dist = dist
         self.metrics = Metrics()
         self.registry = Registry.connect(settings.redis_url)
-        self.registry.observe(self.metrics.script)
+        self.registry.observe(self.metrics.script, self.metrics.redis_failed)
         self.rooms = RoomAdmin(
             settings.livekit_url, settings.livekit_api_key, livekit_secret, settings.deployment_id
         )
@@ -106,6 +107,7 @@ class Replica:
             self.chores.start()
             loops.start("sweeper", self.sweeper.run())
             loops.start("reconciler", self.reconciler.run())
+            loops.start("loop_lag", watch_loop(self.metrics.loop_lagged))
             loops.start("livekit_probe", self.vitals.run())
             loops.start("event_hints", self.hub.listen())
             loops.start("events_hub", self.hub.run())

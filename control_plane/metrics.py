@@ -29,9 +29,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from control_plane.numbers import DURATIONS, LIVE_NODE_STATES, LIVE_STATES, PoolNumbers, numbers_of
+from control_plane.serving_names import RESULTS, ServingNames
 from shared.durations import histogram
 from shared.records import Admitted, Ended, Opened, Queued, Refused, Snapshot
-from shared.states import ENDED_STATES, Judgement, NodeState, Reason, SessionState
+from shared.states import Judgement, Reason
+from shared.store import FAULTS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -73,19 +76,45 @@ class Metrics:
             "Clients that follow a session's events on this replica.",
             registry=self._registry,
         )
+        self._loop_lag = Histogram(
+            "greenroom_loop_lag_seconds",
+            "How late this replica's event loop comes to its timers.",
+            buckets=_SCRIPT_BUCKETS_S,
+            registry=self._registry,
+        )
+        self._redis_errors = Counter(
+            "greenroom_redis_errors_total",
+            "Registry calls of this replica that weren't answered, by why.",
+            ("why",),
+            registry=self._registry,
+        )
+        for why in FAULTS:
+            self._redis_errors.labels(why)
         self.truth = TruthNumbers(self._registry)
-        self._known = _Known()
-        self._registry.register(self._known)
+        self._known, self.serving = _Known(), ServingNames(self._admissions_by_result)
+        self._answered = dict.fromkeys(RESULTS, 0.0)
+        for collector in (self._known, self.serving):
+            self._registry.register(collector)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
 
     def admission(self, pool: str, opened: Opened) -> None:
         """One create call was answered."""
         self._admissions.labels(pool, _outcome(opened)).inc()
+        if (result := _result(opened)) is not None:
+            self._answered[result] += 1
 
     def script(self, name: str, seconds: float) -> None:
         """One script call returned."""
         self._scripts.labels(name).observe(seconds)
+
+    def redis_failed(self, why: str) -> None:
+        """A registry call wasn't answered: one of `shared.store.FAULTS`."""
+        self._redis_errors.labels(why).inc()
+
+    def loop_lagged(self, seconds: float) -> None:
+        """The event loop came so late to a timer."""
+        self._loop_lag.observe(seconds)
 
     def room_chore(self, chore: str, outcome: str) -> None:
         """One chore is over: done, failed or dropped."""
@@ -101,10 +130,20 @@ class Metrics:
 
     def render(self, snapshots: tuple[Snapshot, ...] | None, *, livekit_up: bool) -> bytes:
         """Return all as Prometheus text; None: Redis is out, what it knows is left out."""
-        self._known.snapshots = snapshots or ()
+        self.look(snapshots)
         self._redis_up.set(snapshots is not None)
         self._livekit_up.set(livekit_up)
         return generate_latest(self._registry)
+
+    def look(self, snapshots: tuple[Snapshot, ...] | None) -> tuple[PoolNumbers, ...] | None:
+        """Take this for what the registry knows; returns what it amounts to."""
+        self._known.snapshots = snapshots or ()
+        numbers = None if snapshots is None else tuple(map(numbers_of, snapshots))
+        self.serving.pools = numbers
+        return numbers
+
+    def _admissions_by_result(self) -> dict[str, float]:
+        return self._answered
 
 
 def _room_counters(registry: CollectorRegistry) -> tuple[Counter, Counter]:
@@ -153,6 +192,19 @@ class TruthNumbers:
         self._differences.labels(pool, part).set(count)
 
 
+def _result(opened: Opened) -> str | None:
+    """In the words of the reference; None: nobody came, somebody asked again."""
+    match opened:
+        case Refused():
+            return "rejected"
+        case Admitted(replay=False):
+            return "assigned"
+        case Queued(replay=False):
+            return "queued"
+        case _:
+            return None
+
+
 def _outcome(opened: Opened) -> str:
     match opened:
         case Refused():
@@ -192,7 +244,7 @@ class _Known(Collector):
             labels=("pool",),
         )
         for pool in self.snapshots:
-            for state in _LIVE_STATES:
+            for state in LIVE_STATES:
                 sessions.add_metric((pool.pool, state), pool.states.get(state, 0))
             depth.add_metric((pool.pool,), pool.queued)
             oldest.add_metric((pool.pool,), pool.oldest_wait_s)
@@ -218,7 +270,7 @@ class _Known(Collector):
             slots.add_metric((pool.pool, "total"), sum(node.capacity for node in known))
             slots.add_metric((pool.pool, "used"), sum(node.used for node in known))
             slots.add_metric((pool.pool, "quarantined"), sum(node.quarantined for node in known))
-            for state in _LIVE_NODE_STATES:
+            for state in LIVE_NODE_STATES:
                 nodes.add_metric((pool.pool, state), sum(node.state is state for node in known))
             suspect = sum(node.judged is Judgement.SUSPECT for node in known)
             suspects.add_metric((pool.pool,), suspect)
@@ -249,7 +301,7 @@ class _Known(Collector):
         yield from (*plain.values(), returned, ended)
 
     def _durations(self) -> Iterator[Metric]:
-        for name, metric, text in _DURATIONS:
+        for name, metric, text in DURATIONS:
             family = HistogramMetricFamily(f"greenroom_{metric}_seconds", text, labels=("pool",))
             for pool in self.snapshots:
                 counted = histogram(pool.totals, name)
@@ -279,16 +331,10 @@ class _Known(Collector):
 
 
 _SIDES = ("sooner", "later")
-_LIVE_STATES = tuple(state for state in SessionState if state not in ENDED_STATES)
-_LIVE_NODE_STATES = tuple(state for state in NodeState if state is not NodeState.DEAD)
 _PLAIN_TOTALS = (
     ("opened", "sessions_opened", "Sessions that were accepted."),
     ("assigned", "sessions_assigned", "Assignments of a session to a node."),
     ("nodes_died", "nodes_died", "Nodes declared dead."),
-)
-_DURATIONS = (
-    ("wait", "queue_wait", "Time in line until the first admission."),
-    ("readmission", "readmission_wait", "Time in line after a return until the next admission."),
 )
 
 

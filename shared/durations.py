@@ -32,6 +32,36 @@ class Histogram:
         return self.buckets[-1][1]
 
 
+def quantile_s(counted: Histogram, share: float) -> float | None:
+    """Return about how many seconds *share* of the durations didn't exceed, as Prometheus does.
+
+    Returns:
+        Within a bucket in proportion; the highest bound if they exceed it. None: there are none.
+    """
+    if not counted.count:
+        return None
+    wanted, below, low_s = share * counted.count, 0, 0.0
+    for bound, count in counted.buckets:
+        if bound == "+Inf":
+            break
+        if count >= wanted:
+            width_s = float(bound) - low_s
+            return low_s + width_s * (wanted - below) / max(count - below, 1)
+        below, low_s = count, float(bound)
+    return low_s
+
+
+def since(earlier: Histogram, later: Histogram) -> Histogram:
+    """Return what was counted between two looks; all of it if the registry began anew."""
+    if later.count < earlier.count:
+        return later
+    before = dict(earlier.buckets)
+    return Histogram(
+        buckets=tuple((bound, max(count - before[bound], 0)) for bound, count in later.buckets),
+        sum_s=max(later.sum_s - earlier.sum_s, 0.0),
+    )
+
+
 def histogram(totals: Mapping[str, int], name: str) -> Histogram:
     """Add up the totals of the durations that were counted as *name*."""
     buckets, count = [], 0

@@ -19,6 +19,7 @@ from control_plane.api.answers import json_answer
 from control_plane.api.auth import Guard, Scope
 from control_plane.api.bodies import Health, LeanRoute
 from control_plane.metrics import CONTENT_TYPE, Metrics
+from control_plane.numbers import as_json
 from control_plane.settings import ReplicaSettings
 from control_plane.vitals import Vitals
 from shared.errors import StoreUnavailable
@@ -90,6 +91,23 @@ def health_routes(
         return Response(text, media_type=CONTENT_TYPE)
 
         await access.require(request, Scope.READ)
+    @router.get("/v1/service/metrics/json")
+    async def numbers(request: Request) -> Response:
+        """Return the numbers for programs, all of one look, under the reference's keys."""
+        await access.require(request, Scope.READ)
+        snapshots = await _snapshots_or_none(vitals)
+        pools = metrics.look(snapshots)
+        health = health_of(snapshots, livekit_up=vitals.rooms_reachable)
+        return json_answer(
+            {
+                **_KIND,
+                "uptime_seconds": round(metrics.serving.uptime_s, 3),
+                "livekit": health,
+                "serving": metrics.serving.told(),
+                "pools": None if pools is None else [as_json(pool) for pool in pools],
+            }
+        )
+
     return router
 
 
