@@ -47,11 +47,13 @@ Identity = Annotated[
 ]
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
+    """A request body: unknown keys are ignored, wrong types are refused."""
+
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
-class CreateSession(_Body):
+class CreateSession(Body):
     """POST /v1/stream/sessions."""
 
     identity: Identity
@@ -62,7 +64,7 @@ class CreateSession(_Body):
     pool: str | None = None
 
 
-class CreateToken(_Body):
+class CreateToken(Body):
     """POST /v1/stream/sessions/{session_id}/tokens. Only a viewer needs an identity."""
 
     identity: Identity | None = None
@@ -184,7 +186,7 @@ class Health(TypedDict):
     slots_free: int
 
 
-B = TypeVar("B", bound=_Body)
+B = TypeVar("B", bound=Body)
 
 
 async def read_body(request: Request, shape: type[B]) -> B:

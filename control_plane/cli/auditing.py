@@ -14,8 +14,9 @@ from control_plane.cli.options import SHARED_FLAGS, Given, takes
 from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
 from control_plane.cli.settings import OperatorSettings
 from control_plane.cli.tables import Cell, Column
-from control_plane.cli.words import Tone, people, sign
+from control_plane.cli.words import Tone, sign
 from control_plane.evidence import LOOK_AGAIN_AFTER_S, Audited, audit
+from control_plane.operator_words import people
 from shared.embedded.data_dir import usable
 from shared.embedded.livekit_server import running_livekit
 from shared.errors import RoomsUnavailable, StartupError

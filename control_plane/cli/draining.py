@@ -17,9 +17,10 @@ from control_plane.cli import rows
 from control_plane.cli.looking import show_json, show_table
 from control_plane.cli.options import Given
 from control_plane.cli.registry_access import asked
-from control_plane.cli.tables import Cell, Column, spell
-from control_plane.cli.words import people, room_words, session_sign
+from control_plane.cli.tables import Cell, Column
+from control_plane.cli.words import session_sign
 from control_plane.node_views import View, look_at, order_of
+from control_plane.operator_words import people, room_words, spell
 from control_plane.stories import room_of
 from shared.errors import StartupError
 from shared.facts import PoolFacts, SessionFacts

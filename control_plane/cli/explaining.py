@@ -14,17 +14,17 @@ from control_plane.cli import rows
 from control_plane.cli.looking import Json, show_json, show_table
 from control_plane.cli.options import Given, takes
 from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
-from control_plane.cli.tables import Cell, Column, clock, finely, hanging, spell
-from control_plane.cli.words import (
+from control_plane.cli.tables import Cell, Column, clock, finely, hanging
+from control_plane.cli.words import session_sign, state_words
+from control_plane.explanations import Explained, explained
+from control_plane.operator_words import (
     event_words,
     node_troubles,
     people,
     reason_words,
     room_words,
-    session_sign,
-    state_words,
+    spell,
 )
-from control_plane.explanations import Explained, explained
 from control_plane.stories import (
     Holder,
     Obstacles,

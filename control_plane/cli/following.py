@@ -18,7 +18,7 @@ from control_plane.cli.looking import Json
 from control_plane.cli.options import Given, takes
 from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
 from control_plane.cli.tables import clock, hanging
-from control_plane.cli.words import event_words
+from control_plane.operator_words import event_words
 from shared.errors import StoreUnavailable
 from shared.events import Event
 from shared.store import Registry

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from control_plane.cli.tables import spell
 from shared.gpus import Gpu, GpuFacts
 
 _MIB_PER_GIB = 1024
@@ -24,16 +23,6 @@ def gpu_words(facts: GpuFacts | None) -> str:
     if heat := _known(gpus, "temperature_c"):
         parts.append(f"{max(heat)}°C")
     return " ".join(parts)
-
-
-def gpu_troubles(facts: GpuFacts | None) -> list[str]:
-    """Say which GPUs can't be used, and whether any of this may be old."""
-    if facts is None:
-        return []
-    told = [f"GPU {gpu.number}: {gpu.trouble}" for gpu in facts.gpus if gpu.trouble]
-    if facts.unknown_s:
-        told.append(f"GPU driver silent for {spell(facts.unknown_s)}")
-    return told
 
 
 def gpus_json(facts: GpuFacts | None) -> dict[str, object]:

@@ -16,8 +16,8 @@ import typer
 from control_plane.cli import rows
 from control_plane.cli.options import Given, takes
 from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
-from control_plane.cli.tables import Cell, Column, drawn, spell
-from control_plane.cli.words import people
+from control_plane.cli.tables import Cell, Column, drawn
+from control_plane.operator_words import people, spell
 from shared.facts import PoolFacts
 from shared.store import Registry
 

@@ -14,8 +14,8 @@ from control_plane.cli import draining
 from control_plane.cli.looking import Json, show_json
 from control_plane.cli.options import Given, takes
 from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
-from control_plane.cli.words import people
 from control_plane.node_views import LONGEST_COUNTDOWN_S, look_at, order_of
+from control_plane.operator_words import people
 from control_plane.stories import moves_in_s
 from shared.facts import NodeFacts
 from shared.records import SessionRecord

@@ -19,7 +19,8 @@ from control_plane.cli.options import Given, takes
 from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
 from control_plane.cli.tables import clock, hanging
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import Tone, people
+from control_plane.cli.words import Tone
+from control_plane.operator_words import people
 from control_plane.receipts import Receipt, Window, findings, receipt_of
 from shared.errors import StartupError
 from shared.events import place_of

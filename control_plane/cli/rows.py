@@ -10,14 +10,14 @@ import json
 from dataclasses import asdict
 
 from control_plane.cli.gpu_words import gpu_words, gpus_json
-from control_plane.cli.tables import Cell, Column, spell
-from control_plane.cli.words import (
+from control_plane.cli.tables import Cell, Column
+from control_plane.cli.words import node_sign, session_sign
+from control_plane.operator_words import (
     RETURNED_BECAUSE,
     has_first_frame,
-    node_sign,
     node_troubles,
     room_words,
-    session_sign,
+    spell,
 )
 from control_plane.stories import moves_in_s, room_of
 from shared.facts import NodeFacts, PoolFacts, SessionFacts
@@ -93,7 +93,7 @@ def node_row(facts: PoolFacts, node: NodeFacts) -> list[Cell]:
 
 def squares(node: NodeFacts) -> str:
     """Return slots as small shapes: ■ taken, ▲ not confirmed as empty, □ free; then the numbers."""
-    used, capacity = len(node.members), node.number("capacity")
+    used, capacity = len(node.members), node.capacity
     quarantined = sum(member.quarantined for member in node.members)
     numbers = f"{used}/{capacity}"
     if max(used, capacity) > _MOST_SQUARES:
@@ -151,7 +151,7 @@ def node_json(facts: PoolFacts, node: NodeFacts) -> dict[str, object]:
         "moves_in_s": moves_in_s(node, facts.registry_ms),
         "draining": node.record.get("draining") == "1",
         "media_ok": node.record.get("media_ok") == "1",
-        "capacity": node.number("capacity"),
+        "capacity": node.capacity,
         "used": len(node.members),
         "quarantined": sum(member.quarantined for member in node.members),
         "is_free": node.free_score is not None,

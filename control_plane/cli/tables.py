@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 
 import typer
 
+from control_plane.operator_words import spell
+
 WIDTH = 100
 _GAP = "  "
 _CUT = "…"
@@ -33,17 +35,6 @@ class Column:
     numeric: bool = False
     """Set to the right."""
     may_shrink: bool = False
-
-
-def spell(seconds: float) -> str:
-    """Return a duration as "12 s", "3 m 12 s" or "1 h 04 m"."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes = whole // 60
-    if minutes < 60:
-        return f"{minutes} m {whole % 60} s"
-    return f"{minutes // 60} h {minutes % 60:02d} m"
 
 
 def finely(seconds: float) -> str:

@@ -8,14 +8,15 @@ import pytest
 
 from control_plane.cli.moments import moment_ms
 from control_plane.cli.rows import squares
-from control_plane.cli.tables import WIDTH, Cell, Column, drawn, finely, hanging, spell
-from control_plane.cli.words import (
+from control_plane.cli.tables import WIDTH, Cell, Column, drawn, finely, hanging
+from control_plane.cli.words import session_sign
+from control_plane.operator_words import (
     ENDED_BECAUSE,
     event_words,
     node_troubles,
     ordinal,
     room_words,
-    session_sign,
+    spell,
 )
 from shared.errors import StartupError
 from shared.facts import NodeFacts
