@@ -13,6 +13,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic_core import to_json
+
 from control_plane.images import ImageShrinker
 from control_plane.metrics import Metrics
 from control_plane.session_owners import SessionOwners
@@ -129,16 +131,24 @@ def _request_of(wish: Wish) -> SessionRequest:
         prompt=wish.prompt,
         image_path=wish.image_path,
     )
-    try:
-        stored_bytes = len(_encode(request.config))
-    except ValueError as infinite:  # 1e999 is JSON, what it becomes is not
-        raise InvalidRequest("The config has a number that is too large.") from infinite
-    if stored_bytes > MAX_CONFIG_BYTES:
-        raise InvalidRequest(f"The config is over {MAX_CONFIG_BYTES // 1024} KiB.")
+    if request.config:
+        _check_config(request.config)
     return request
 
 
-_encode = json.JSONEncoder(allow_nan=False).encode
+def _check_config(config: Mapping[str, object]) -> None:
+    stored = to_json(config)
+    if len(stored) > MAX_CONFIG_BYTES:
+        raise InvalidRequest(f"The config is over {MAX_CONFIG_BYTES // 1024} KiB.")
+    if _INFINITE in stored:  # perhaps only in a text
+        try:
+            json.dumps(config, allow_nan=False)
+        except ValueError as infinite:  # 1e999 is JSON, what it becomes is not
+            raise InvalidRequest("The config has a number that is too large.") from infinite
+
+
+_INFINITE = b"Infinity"
+"""How a number is written that JSON has no word for."""
 
 
 def _idempotency_hash(wish: Wish, pool: str) -> str:
@@ -153,4 +163,8 @@ def _fingerprint(wish: Wish) -> str:
     if wish.idempotency_key is None:
         return ""
     asked = [wish.identity, wish.prompt, wish.image_path, wish.config]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_in_order(asked).encode()).hexdigest()
+
+
+_in_order = json.JSONEncoder(sort_keys=True).encode
+"""Releases side by side must come to the same digest."""

@@ -29,7 +29,8 @@ from control_plane.api.events import event_routes
 from control_plane.api.health import health_routes
 from control_plane.api.pages import DIST, page_routes
 from control_plane.api.queue import list_routes, queue_routes
-from control_plane.api.sessions import session_routes
+from control_plane.api.sessions import SESSIONS_PATH, session_routes
+from control_plane.api.short_cut import ShortCut, endpoint_of
 from control_plane.api.tokens import token_routes
 from control_plane.api.webhooks import webhook_routes
 from control_plane.events_hub import EventsHub
@@ -92,7 +93,7 @@ class Replica:
         self.admission = self._admission()
         self.answers = self._answers()
         self.app: ASGIApp = Edge(
-            self._api(),
+            self._api_with_short_cut(),
             loopback_only=settings.on_loopback and self.access.is_open,
             host=settings.host,
             allowed_origins=settings.allowed_origins,
@@ -168,7 +169,16 @@ class Replica:
             pools=self._settings.pools,
         )
 
-    def _api(self) -> FastAPI:
+    def _api_with_short_cut(self) -> ASGIApp:
+        sessions = self._session_routes()
+        create = ("POST", SESSIONS_PATH)
+        return ShortCut(
+            self._api(sessions),
+            {create: endpoint_of(sessions, *create)},
+            cors=bool(self._settings.allowed_origins),
+        )
+
+    def _api(self, sessions: APIRouter) -> FastAPI:
         def lifespan(_app: FastAPI) -> AbstractAsyncContextManager[None]:
             return self.running()
 
@@ -191,21 +201,12 @@ class Replica:
         app.add_exception_handler(RequestValidationError, problems.on_invalid_query)
         app.add_exception_handler(ClientDisconnect, problems.on_client_gone)
         app.add_exception_handler(Exception, problems.on_bug)
+        app.include_router(sessions)
         self._add_routes(app)
         return app
 
     def _add_routes(self, app: FastAPI) -> None:
         pools = self._settings.pools
-        app.include_router(
-            session_routes(
-                access=self.guard,
-                admission=self.admission,
-                registry=self.registry,
-                answers=self.answers,
-                chores=self.chores,
-                lines=self.lines,
-            )
-        )
         app.include_router(
             list_routes(
                 access=self.guard,
@@ -240,6 +241,16 @@ class Replica:
         )
         app.include_router(
             page_routes(livekit_url=self._settings.livekit_public_url, dist=self._dist)
+        )
+
+    def _session_routes(self) -> APIRouter:
+        return session_routes(
+            access=self.guard,
+            admission=self.admission,
+            registry=self.registry,
+            answers=self.answers,
+            chores=self.chores,
+            lines=self.lines,
         )
 
     def _webhook_routes(self) -> APIRouter:

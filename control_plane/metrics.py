@@ -10,6 +10,7 @@ Labels come from closed sets, never a session or an identity; only node gauges n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import assert_never
 
 from prometheus_client import (
@@ -60,6 +61,9 @@ class Metrics:
             buckets=_SCRIPT_BUCKETS_S,
             registry=self._registry,
         )
+        # Looking a child up costs as much as counting it; there are few, and they stay.
+        self._admission = cache(self._admissions.labels)
+        self._script = cache(self._scripts.labels)
         self._chores, self._webhooks = _room_counters(self._registry)
         self._livekit_up = Gauge(
             "greenroom_livekit_up",
@@ -100,13 +104,13 @@ class Metrics:
 
     def admission(self, pool: str, opened: Opened) -> None:
         """One create call was answered."""
-        self._admissions.labels(pool, _outcome(opened)).inc()
+        self._admission(pool, _outcome(opened)).inc()
         if (result := _result(opened)) is not None:
             self._answered[result] += 1
 
     def script(self, name: str, seconds: float) -> None:
         """One script call returned."""
-        self._scripts.labels(name).observe(seconds)
+        self._script(name).observe(seconds)
 
     def redis_failed(self, why: str) -> None:
         """A registry call wasn't answered: one of `shared.store.FAULTS`."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from pydantic_core import to_json
 from starlette.responses import Response
 
 from control_plane.api.bodies import SessionCreated, SessionStatus, TokenCreated
@@ -90,10 +89,6 @@ class Answers:
         }
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-"""Made once: `json.dumps` makes an encoder for each call that wants other separators."""
-
-
 def json_answer(body: object, status: int = 200) -> Response:
     """Return *body* as it is: it was built here, so nothing needs to be checked again."""
-    return Response(_encode(body), status, media_type="application/json")
+    return Response(to_json(body), status, media_type="application/json")

@@ -32,6 +32,7 @@ from shared.records import Admitted, Ended, Opened, Queued, Refused, SessionReco
 from shared.states import Reason
 from shared.store import Registry
 
+SESSIONS_PATH = "/v1/stream/sessions"
 BUSY_RETRY_AFTER_S = 5
 CLEANUP_WAIT_S = 10.0
 _LOOK_EVERY_S = 0.1
@@ -50,7 +51,7 @@ def session_routes(
     router = APIRouter(route_class=LeanRoute, tags=["sessions"])
 
     @router.post(
-        "/v1/stream/sessions",
+        SESSIONS_PATH,
         openapi_extra=body_of(CreateSession),
         responses={200: {"model": SessionCreated}, 202: {"model": SessionCreated}},
     )

@@ -20,6 +20,8 @@ import time
 from collections.abc import Mapping
 from enum import StrEnum
 
+from pydantic_core import to_json
+
 from shared.ids import WorkerIdentity, room_of
 
 ROLE_ATTRIBUTE = "gr.role"
@@ -164,7 +166,7 @@ def _times(ttl_s: int) -> dict[str, int]:
 
 
 def _encode(claims: Mapping[str, object], secret: bytes) -> str:
-    body = _base64url(json.dumps(claims, separators=(",", ":")).encode())
+    body = _base64url(to_json(claims))
     signed = b".".join((_HEADER, body))
     signature = hmac.digest(secret, signed, hashlib.sha256)
     return b".".join((signed, _base64url(signature))).decode()

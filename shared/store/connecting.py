@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import hiredis
 import redis.asyncio
 import redis.asyncio.connection
 import redis.asyncio.retry
@@ -49,6 +50,10 @@ def connection_options(endpoints: Endpoints, pool: str, **options: Any) -> dict[
 
 class _Writing(AbstractConnection):
     """What all connections have in common."""
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        """Write a command as bytes, by the library in C that reads replies as well."""
+        return [hiredis.pack_command(args)]
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
         """Write; that the connection has gone meanwhile is one and the same on every event loop.

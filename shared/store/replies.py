@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import cast
 
+from pydantic_core import to_json
+
 from shared.records import (
     Assignment,
     Ending,
@@ -180,9 +182,9 @@ def progress(text: str) -> NodeProgress | None:
         return None
 
 
-def request_json(request: SessionRequest) -> str:
+def request_json(request: SessionRequest) -> bytes:
     """What ``sp:<sid>`` keeps of a request."""
-    return json.dumps(
+    return to_json(
         {
             "identity": request.identity,
             "config": request.config,

@@ -138,7 +138,7 @@ def test_a_request_survives_the_way_through_redis(
 ) -> None:
     """Whatever a client writes into it."""
     request = SessionRequest(identity=identity, prompt=prompt, config=config)
-    assert replies.request(replies.request_json(request).encode()) == request
+    assert replies.request(replies.request_json(request)) == request
 
 
 def test_a_profile_survives_the_way_through_redis() -> None:
