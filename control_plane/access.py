@@ -13,14 +13,9 @@ from typing import Protocol
 from control_plane.admin_key import ADMIN_ID, AdminKey
 from control_plane.session_owners import SessionOwners
 from control_plane.session_tokens import SessionTokens
+from shared.access_errors import BadApiKey, ForeignSession, NoCredentials, ScopeMissing
 from shared.access_keys import ApiKey, Scope, digest_of, id_of, is_key
-from shared.errors import (
-    BadApiKey,
-    BadSessionToken,
-    ForeignSession,
-    NoCredentials,
-    ScopeMissing,
-)
+from shared.errors import BadSessionToken
 
 SESSION_TOKEN_PREFIX = "gst1."  # noqa: S105 - what each of them begins with
 
@@ -53,6 +48,9 @@ class Keys(Protocol):
 
     async def find(self, key_id: str) -> ApiKey | None:
         """Return the key with this id; raises `StoreUnavailable` if that can't be known."""
+
+    def still_has(self, key_id: str) -> bool:
+        """Say whether a key that was found before was still there at the last look."""
 
 
 class Access:
@@ -117,7 +115,11 @@ class Access:
         if caller.may(Scope.ADMIN) or (scope is Scope.READ and caller.may(Scope.READ)):
             return caller
         if not caller.may(Scope.CREATE):
-            raise ScopeMissing(scope=scope)
+            raise ScopeMissing(scope=scope, key_id=caller.key_id)
         if not self._owners.is_owner(caller.key_id, session_id):
-            raise ForeignSession
+            raise ForeignSession(key_id=caller.key_id)
         return caller
+
+    def still_knows(self, caller: Caller) -> bool:
+        """Say whether *caller* is still valid: its key may have been revoked meanwhile."""
+        return caller.key_id in ("", ADMIN_ID) or self._keys.still_has(caller.key_id)

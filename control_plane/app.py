@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from control_plane.access import Access
+from control_plane.admin_acts import AdminActs
 from control_plane.admin_key import admin_key_of
 from control_plane.admission import Admission, Terms
 from control_plane.api import problems
@@ -43,6 +44,7 @@ from control_plane.reconciler import Reconciler
 from control_plane.room_chores import RoomChores
 from control_plane.session_owners import SessionOwners
 from control_plane.session_tokens import SessionTokens
+from control_plane.rate_limits import RateLimits
 from control_plane.settings import ReplicaSettings
 from control_plane.sweeper import Sweeper
 from control_plane.truth_watch import TruthWatch
@@ -89,7 +91,17 @@ class Replica:
         self._owners = SessionOwners(settings.session_secret.get_secret_value().encode())
         self._session_tokens = SessionTokens(settings.session_secret.get_secret_value().encode())
         self.access = self._access()
-        self.guard = Guard(self.access, settings.pools)
+        self.guard = Guard(
+            access=self.access,
+            limits=RateLimits(
+                registry=self.registry,
+                creates_per_s=settings.create_rate,
+                reads_per_s=settings.read_rate,
+            ),
+            acts=AdminActs(registry=self.registry),
+            metrics=self.metrics,
+            pools=pools,
+        )
         self.admission = self._admission()
         self.answers = self._answers()
         self.app: ASGIApp = Edge(
@@ -98,6 +110,7 @@ class Replica:
             host=settings.host,
             allowed_origins=settings.allowed_origins,
         )
+        self.keys = KeyRing(registry=self.registry)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -132,6 +145,7 @@ class Replica:
             pools=settings.pools,
             terms=Terms(
                 limits=settings.limits,
+            await self.keys.aclose()
                 queue_size=settings.queue_size,
                 identity_limits=settings.identity_limits,
             ),
@@ -141,7 +155,7 @@ class Replica:
     def _access(self) -> Access:
         return Access(
             admin_key=admin_key_of(self._settings),
-            keys=KeyRing(registry=self.registry),
+            keys=self.keys,
             session_tokens=self._session_tokens,
             owners=self._owners,
         )

@@ -61,6 +61,12 @@ class Metrics:
             buckets=_SCRIPT_BUCKETS_S,
             registry=self._registry,
         )
+        self._refused = Counter(
+            "greenroom_access_refused_total",
+            "Calls refused for their key, their token or for how often they came, by reason.",
+            ("reason",),
+            registry=self._registry,
+        )
         # Looking a child up costs as much as counting it; there are few, and they stay.
         self._admission = cache(self._admissions.labels)
         self._script = cache(self._scripts.labels)
@@ -127,6 +133,10 @@ class Metrics:
     def webhook(self, outcome: str) -> None:
         """LiveKit told something: looked, repeated, ignored or refused."""
         self._webhooks.labels(outcome).inc()
+
+    def access_refused(self, reason: str) -> None:
+        """Somebody was refused: the error's code, a closed set."""
+        self._refused.labels(reason).inc()
 
     def event_streams(self, change: int) -> None:
         """A client began (+1) or stopped (-1) to follow a session."""

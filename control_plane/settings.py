@@ -100,6 +100,20 @@ class ReplicaSettings(SharedSettings):
         default=False,
         description="Let everybody who can reach the replica do everything.",
     )
+    create_rate: float = Field(
+        default=20.0,
+        ge=0,
+        le=1_000_000,
+        description="Sessions that may be created with one API key in a second, over all replicas; "
+        "five seconds' worth at once; 0: no limit.",
+    )
+    read_rate: float = Field(
+        default=200.0,
+        ge=0,
+        le=1_000_000,
+        description="All other calls with one API key in a second, over all replicas; five "
+        "seconds' worth at once; 0: no limit.",
+    )
     cors_origins: str = Field(
         default="",
         validation_alias=env_names("cors_origins", telefuser="CORS_ALLOW_ORIGINS"),

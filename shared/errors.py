@@ -8,11 +8,8 @@
     │   ├── InvalidImage        422
     │   └── BodyTooLarge        413
     ├── NotAllowed              401 / 403
-    │   ├── NoCredentials       401
-    │   ├── BadApiKey           401
-    │   ├── ScopeMissing        403
-    │   ├── ForeignSession      403
     │   ├── BadSessionToken     403
+    │   ├── (access_errors)     401 / 403  no key, a wrong one, one that may not do this
     │   ├── BadWebhook          401
     │   ├── ForeignHost         403
     │   └── ForeignOrigin       403
@@ -26,8 +23,7 @@
     │   ├── NodeChanged         409
     │   └── IdempotencyMismatch 409
     ├── Busy                    429  normal refusal: the line is full
-    │   ├── IdentityLimit       429  one identity has as many sessions as it may
-    │   └── RateLimited         429  one key, session or address asks too often
+    │   └── IdentityLimit       429  one identity has as many sessions as it may
     ├── Unavailable             503  try again; nothing is lost
     │   ├── StoreUnavailable    503
     │   ├── RoomsUnavailable    503
@@ -44,6 +40,8 @@
     │   ├── ServiceLost         500  its process died; the session can go on elsewhere
     │   └── BadChunk            500
     └── StartupError                 an operator's mistake: exit 2 and one sentence
+
+Those about keys and how often they may be used are in `access_errors`.
 
 Each class has a stable ``code``, an HTTP ``status`` and says whether the same call may be tried
 again (``retryable``). Messages are made of named fields; identities and prompts never enter them.
@@ -122,49 +120,6 @@ class NotAllowed(GreenroomError):
 
     code = "not_allowed"
     status = 403
-
-
-class NoCredentials(NotAllowed):
-    """The server is closed and the call names no key and no session token."""
-
-    code = "no_credentials"
-    status = 401
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This server is closed: send an API key or a session_token as "
-            "'Authorization: Bearer …'."
-        )
-
-
-class BadApiKey(NotAllowed):
-    """What was sent as a key is none, or was revoked."""
-
-    code = "bad_api_key"
-    status = 401
-
-    def __init__(self) -> None:
-        super().__init__("This API key isn't known here; greenroom keys lists those that are.")
-
-
-class ScopeMissing(NotAllowed):
-    """The caller is known, but may not do this."""
-
-    code = "scope_missing"
-
-    def __init__(self, *, scope: str) -> None:
-        super().__init__(f"This call needs a key with the scope '{scope}'.")
-
-
-class ForeignSession(NotAllowed):
-    """A key that may create sessions was used on one that it didn't make."""
-
-    code = "foreign_session"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This key hasn't created this session: use its session_token, or the key that did."
-        )
 
 
 class BadSessionToken(NotAllowed):
@@ -315,16 +270,6 @@ class IdentityLimit(Busy):
     def __init__(self, *, retry_after_s: int) -> None:
         super().__init__(detail="identity_limit", retry_after_s=retry_after_s)
         self.args = ("This identity has as many sessions as it may; end one of them first.",)
-
-
-class RateLimited(Busy):
-    """Somebody asks more often than is allowed."""
-
-    code = "rate_limited"
-
-    def __init__(self, *, what: str, retry_after_s: int) -> None:
-        super().__init__(detail="rate_limited", retry_after_s=retry_after_s)
-        self.args = (f"Too many {what}; try again in {retry_after_s} s.",)
 
 
 class Unavailable(GreenroomError):

@@ -27,7 +27,7 @@ class Event:
     id: str
     what: str
     """A session's new state, queued, returned, adopted (why: its state), rebased, first_frame,
-    credited (why: milliseconds) or ended; or node_<what>."""
+    credited (why: milliseconds) or ended; or node_<what>; or act, key_added, key_revoked."""
     at_ms: int
     session_id: str = ""
     ticket: int | None = None
@@ -35,6 +35,10 @@ class Event:
     epoch: int | None = None
     version: int | None = None
     why: str = ""
+    who: str = ""
+    """Who did it, of what an admin did."""
+    on: str = ""
+    """What the admin did it to."""
 
     @property
     def place(self) -> Place:
@@ -52,6 +56,8 @@ class Event:
             "epoch": self.epoch,
             "version": self.version,
             "why": self.why,
+            "who": self.who,
+            "on": self.on,
         }
         return {name: value for name, value in told.items() if value not in ("", None)}
 
@@ -68,6 +74,8 @@ def event(entry_id: str, fields: Mapping[str, str]) -> Event:
         epoch=_number(fields.get("epoch")),
         version=_number(fields.get("ver")),
         why=fields.get("why", ""),
+        who=fields.get("who", ""),
+        on=fields.get("on", ""),
     )
 
 

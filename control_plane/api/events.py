@@ -17,7 +17,8 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -50,9 +51,11 @@ def event_routes(*, access: auth.Guard, hub: EventsHub) -> APIRouter:
     )
     async def follow_session(request: Request, session_id: str) -> Response:
         """Follow a session as server-sent events; for a waiting one also a sign of life."""
-        await access.require_session(request, session_id, auth.Scope.READ)
+        caller = await access.require_session(request, session_id, auth.Scope.READ)
         follower = hub.follow(session_id)
-        stream = _EventStream(follower, Telling(_last_id(request)))
+        stream = _EventStream(
+            follower, Telling(_last_id(request)), is_welcome=partial(access.still_knows, caller)
+        )
         try:
             return await stream.begun()
         except BaseException:
@@ -70,11 +73,14 @@ def _last_id(request: Request) -> int | None:
 class _EventStream(Response):
     """One client's stream; whoever makes one sees to it that its follower is closed."""
 
-    def __init__(self, follower: Follower, telling: Telling) -> None:
+    def __init__(
+        self, follower: Follower, telling: Telling, *, is_welcome: Callable[[], bool]
+    ) -> None:
         super().__init__(headers=_HEADERS, media_type="text/event-stream")
         del self.headers["content-length"]
         self._follower = follower
         self._telling = telling
+        self._is_welcome = is_welcome
         self._first = Sight(record=None)
 
     async def begun(self) -> Response:
@@ -117,8 +123,12 @@ class _EventStream(Response):
                 async with asyncio.timeout(COMMENT_EVERY_S):
                     sight = await self._follower.next()
             except TimeoutError:
+                if not self._is_welcome():
+                    return
                 yield _COMMENT
                 continue
+            if not self._is_welcome():  # its key was revoked meanwhile; a new try will be refused
+                return
             if sight is None:
                 yield f"retry: {random.randint(*_RETRY_ELSEWHERE_MS)}\n\n".encode()  # noqa: S311
                 return

@@ -18,12 +18,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shared.access_errors import BadApiKey, NoCredentials
 from shared.errors import (
-    BadApiKey,
     Busy,
     GreenroomError,
     InvalidRequest,
-    NoCredentials,
     SessionEnded,
     Unavailable,
     UnknownSession,

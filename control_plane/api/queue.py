@@ -24,6 +24,7 @@ from control_plane.lines import Lines, Reading
 from control_plane.listing import MOST_AT_ONCE, Cursor, SessionList
 from control_plane.room_chores import RoomChores
 from shared.errors import InvalidRequest, UnknownPool
+from shared.ids import pool_of
 from shared.states import Reason, SessionState
 from shared.store import Registry
 
@@ -55,8 +56,10 @@ def queue_routes(
     @router.delete("/v1/queue/{session_id}", responses={200: {"model": SessionGone}})
     async def cancel_waiting(request: Request, session_id: str) -> Response:
         """Take a session out of the line; one that is served by now is left alone (409)."""
-        await access.require(request, Scope.ADMIN)
-        record = await registry.cancel_waiting(known_id(session_id, pools), Reason.ADMIN)
+        caller = await access.require(request, Scope.ADMIN)
+        pool = pool_of(known_id(session_id, pools))
+        async with access.noted(caller, "cancel_waiting", pool, session_id):
+            record = await registry.cancel_waiting(session_id, Reason.ADMIN)
         chores.delete_room(session_id)
         gone: SessionGone = {"session_id": session_id, "status": record.state}
         return json_answer(gone)

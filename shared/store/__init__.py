@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self
 
+from shared.store.access import AccessRecords
 from shared.store.admission import Admission
 from shared.store.connection import FAULTS, Connection, Observe
 from shared.store.hearsay import Hearsay
@@ -28,10 +29,8 @@ class Registry:
     """One process's way to the registry; connections are made when they are first needed."""
 
     def __init__(self, connection: Connection, images: Connection) -> None:
-        self._connection = connection
-        self._images = images
-        admission = Admission(connection, images)
-        sessions = Sessions(connection, images)
+        self._connection, self._images = connection, images
+        admission, sessions = Admission(connection, images), Sessions(connection, images)
         nodes = Nodes(connection)
         self.open = admission.open
         self.cancel = admission.cancel
@@ -66,6 +65,7 @@ class Registry:
         self.inspection = Inspection(connection)
         self.trail = Trail(connection)
         self.hearsay = Hearsay(connection)
+        self.access = AccessRecords(connection)
         self.ping = connection.ping
         self.concerns: tuple[str, ...] = ()
         """What `check` found that an operator should know."""

@@ -134,6 +134,20 @@ KEY_TABLE: tuple[KeyKind, ...] = (
         lasting=True,
     ),
     KeyKind(
+        suffix="keys",
+        type="hash",
+        what="API keys by id: name, scopes and a digest each; under the tag access alone",
+        lifetime="until each is revoked",
+        lasting=True,
+    ),
+    KeyKind(
+        suffix="rate:<hash>",
+        type="string",
+        what="what a key may still do at once; under the tag access alone",
+        lifetime="until it is full again",
+        lasting=False,
+    ),
+    KeyKind(
         suffix="ctr",
         type="hash",
         what="last numbers issued, registry time, totals, schema",
@@ -148,6 +162,9 @@ KEY_TABLE: tuple[KeyKind, ...] = (
         lasting=True,
     ),
 )
+
+ACCESS = "access"
+"""The tag of what belongs to no pool. A pool may have the same name: their keys differ."""
 
 SCHEMA = 1
 """Version of the meaning of these keys, kept in ``ctr.schema``; see `schema`."""
@@ -193,6 +210,11 @@ def slots_key(pool: str, node_id: str) -> str:
 def deadlines_key(pool: str) -> str:
     """Return the key of all sessions' next deadlines."""
     return f"{prefix(pool)}dl"
+
+
+def api_keys_key() -> str:
+    """Return the key of all API keys."""
+    return f"{prefix(ACCESS)}keys"
 
 
 def trail_key(pool: str) -> str:

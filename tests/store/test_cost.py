@@ -134,6 +134,13 @@ def seen(letter: str) -> Arguments:
     return {"session_id": sid(letter)}
 
 
+def key_to_revoke(world: World) -> Arguments:
+    """There is one."""
+    world.run("add_key", **NEW_KEY)
+    return {"key_id": "k1", "who": "ann"}
+
+
+NEW_KEY: Arguments = {"key_id": "k1", "record": "{}", "told": "a: read", "who": "ann", "most": 9}
 SWEEP: Arguments = {"budget": 64}
 IMAGE: Arguments = {"session_id": sid("z"), "image": b"jpeg", "budget_bytes": 100}
 ESTIMATE: Arguments = {"middle_ms": 9, "low_ms": 5, "high_ms": 20}
@@ -206,6 +213,12 @@ CASES = (
 # fmt: on
 
 WHATEVER_THE_LINE = (
+    Case("add a key", "add_key", "added", 6, lambda w: NEW_KEY),
+    Case("revoke a key", "revoke_key", "revoked", 5, key_to_revoke),
+    Case("draw an allowance", "draw_allowance", "drawn", 4,
+         lambda w: {"holder_hash": "ab", "per_1000_s": 1_000_000, "most": 9, "wanted": 1}),
+    Case("note an act", "note_act", "noted", 4,
+         lambda w: {"act_id": "a", "act": "drain", "subject": "n1", "who": "b", "outcome": "done"}),
     "come and wait",
     "ask for one place",
     "read one session",

@@ -21,7 +21,7 @@ from tests.support.scenario import World, sid
 FILES = sorted(LUA.rglob("*.lua"))
 TESTS = Path(__file__).parent
 
-MAY_BE_REFUSED_FOR_MEMORY = {"open_session", "put_image"}
+MAY_BE_REFUSED_FOR_MEMORY = {"add_key", "open_session", "put_image"}
 READ_ONLY = {
     "inspect",
     "list_sessions",

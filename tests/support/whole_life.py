@@ -6,7 +6,7 @@ script needs a line here; whoever lives this life checks that none is missing.
 
 from __future__ import annotations
 
-from shared.store.scripts import all_names
+from shared.store.scripts import Argument, all_names
 from tests.support.scenario import World, sid
 
 
@@ -45,9 +45,19 @@ def live(world: World) -> None:
     world.kill("n1")
     bundle = world.bundle("b")
     second = world.add_node("n1", boot_id="boot-2", previous=life.incarnation)
+    _be_let_in(world)
     world.run("retire_node", node_id="n1", incarnation=second.incarnation)
     assert world.line() == "bcd"
     third = world.add_node("n2")
     claim = world.claim(third.node_id, "b", world.epoch("b") + 1, bundle)
     assert world.run("adopt_session", **claim)[0] == "adopted"
     assert world.called == set(all_names())
+
+
+def _be_let_in(world: World) -> None:
+    """What is written about those who may use the system."""
+    new: dict[str, Argument] = {"key_id": "k1", "record": "{}", "told": "a: read", "who": "ann"}
+    world.run("add_key", **new, most=9)
+    world.run("revoke_key", key_id="k1", who="ann")
+    world.run("draw_allowance", holder_hash="ab12", per_1000_s=1_000_000, most=1, wanted=1)
+    world.run("note_act", act_id="a1", act="drain", subject="n1", who="ann", outcome="done")
