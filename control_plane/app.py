@@ -40,11 +40,11 @@ from control_plane.lines import Lines
 from control_plane.listing import SessionList
 from control_plane.metrics import Metrics
 from control_plane.presence import Presence
+from control_plane.rate_limits import RateLimits
 from control_plane.reconciler import Reconciler
 from control_plane.room_chores import RoomChores
 from control_plane.session_owners import SessionOwners
 from control_plane.session_tokens import SessionTokens
-from control_plane.rate_limits import RateLimits
 from control_plane.settings import ReplicaSettings
 from control_plane.sweeper import Sweeper
 from control_plane.truth_watch import TruthWatch
@@ -90,6 +90,7 @@ class Replica:
         )
         self._owners = SessionOwners(settings.session_secret.get_secret_value().encode())
         self._session_tokens = SessionTokens(settings.session_secret.get_secret_value().encode())
+        self.keys = KeyRing(registry=self.registry)
         self.access = self._access()
         self.guard = Guard(
             access=self.access,
@@ -110,7 +111,6 @@ class Replica:
             host=settings.host,
             allowed_origins=settings.allowed_origins,
         )
-        self.keys = KeyRing(registry=self.registry)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -125,12 +125,15 @@ class Replica:
             loops.start("livekit_probe", self.vitals.run())
             loops.start("event_hints", self.hub.listen())
             loops.start("events_hub", self.hub.run())
+            if not self.access.is_open:
+                loops.start("key_ring", self.keys.run())
             if every_s := self._settings.audit_interval_s:
                 loops.start("truth_watch", self.truth_watch().run(every_s))
             yield
         finally:
             self.hub.say_goodbye()
             await loops.aclose()
+            await self.keys.aclose()
             await self.chores.aclose()
             self.admission.close()
             await self.rooms.aclose()
@@ -145,7 +148,6 @@ class Replica:
             pools=settings.pools,
             terms=Terms(
                 limits=settings.limits,
-            await self.keys.aclose()
                 queue_size=settings.queue_size,
                 identity_limits=settings.identity_limits,
             ),
