@@ -144,7 +144,13 @@ NEW_KEY: Arguments = {"key_id": "k1", "record": "{}", "told": "a: read", "who": 
 SWEEP: Arguments = {"budget": 64}
 IMAGE: Arguments = {"session_id": sid("z"), "image": b"jpeg", "budget_bytes": 100}
 ESTIMATE: Arguments = {"middle_ms": 9, "low_ms": 5, "high_ms": 20}
-GIVEN: Arguments = {"why": "service_lost", "capacity": 8, "media_ok": 1, "unplayed_ms": 0, "earlier_ms": 0}
+GIVEN: Arguments = {
+    "why": "service_lost",
+    "capacity": 8,
+    "media_ok": 1,
+    "unplayed_ms": 0,
+    "earlier_ms": 0,
+}
 ONE_ENDED = listed(("z", 1, "completed"))
 DONE: Arguments = {"reason": "completed", "error": ""}
 
@@ -207,18 +213,18 @@ CASES = (
     Case("count the pool", "snapshot", "ok", 19, lambda w: {"waiting_shown": 99}),
     Case("list ten", "list_sessions", "last", 34,
          lambda w: {"place": "q", "after": 0, "count": 99}),
-    Case("look at one and its node", "inspect", "ok", 31,
-         lambda w: {"session_ids": sid("a"), "node_ids": "n1"}),
-)
-# fmt: on
-
-WHATEVER_THE_LINE = (
     Case("add a key", "add_key", "added", 6, lambda w: NEW_KEY),
     Case("revoke a key", "revoke_key", "revoked", 5, key_to_revoke),
     Case("draw an allowance", "draw_allowance", "drawn", 4,
          lambda w: {"holder_hash": "ab", "per_1000_s": 1_000_000, "most": 9, "wanted": 1}),
     Case("note an act", "note_act", "noted", 4,
          lambda w: {"act_id": "a", "act": "drain", "subject": "n1", "who": "b", "outcome": "done"}),
+    Case("look at one and its node", "inspect", "ok", 31,
+         lambda w: {"session_ids": sid("a"), "node_ids": "n1"}),
+)
+# fmt: on
+
+WHATEVER_THE_LINE = (
     "come and wait",
     "ask for one place",
     "read one session",
