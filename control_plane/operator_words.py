@@ -68,10 +68,21 @@ _EVENTS = {
     "node_admin": "an operator set {node} to {why}",
     "node_capacity": "an operator set how many {node} may hold: {why}",
     "node_drain": "an operator drains {node}: its sessions move in {why} s",
+    "act": "{who} gave an order for {on}: {why}",
+    "key_added": "{who} added the API key {on} ({why})",
+    "key_revoked": "{who} revoked the API key {on}",
 }
 
 
-def event_words(what: str, *, node: str = "", epoch: int | None = None, why: str = "") -> str:
+def event_words(
+    what: str,
+    *,
+    node: str = "",
+    epoch: int | None = None,
+    why: str = "",
+    who: str = "",
+    on: str = "",
+) -> str:
     """Say one entry of the audit trail; an unknown one keeps its own words."""
     template = _EVENTS.get(what)
     if template is None:
@@ -80,6 +91,8 @@ def event_words(what: str, *, node: str = "", epoch: int | None = None, why: str
         node=node,
         epoch=epoch or 0,
         why=why,
+        who=who,
+        on=on,
         returned=RETURNED_BECAUSE.get(why, why),
         ended=reason_words(why),
     )

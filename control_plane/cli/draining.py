@@ -16,6 +16,7 @@ import typer
 from control_plane.cli import rows
 from control_plane.cli.looking import show_json, show_table
 from control_plane.cli.options import Given
+from control_plane.cli.ordering import ordered
 from control_plane.cli.registry_access import asked
 from control_plane.cli.tables import Cell, Column
 from control_plane.cli.words import session_sign
@@ -66,8 +67,10 @@ def _confirmed(node_id: str, touched: int) -> bool:
 
 def _order(view: View, in_s: float, given: Given) -> None:
     node_id, replaces = view.node.node_id, order_of(view.node)
-    asked(
+    ordered(
         given,
+        "drain",
+        node_id,
         lambda registry, pool: registry.set_node_admin(
             pool, node_id, Admin.DRAINING, replaces=replaces, move_in_s=in_s
         ),

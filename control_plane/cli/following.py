@@ -62,7 +62,14 @@ def _tell(event: Event, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(event.as_dict(), ensure_ascii=False))
         return
-    words = event_words(event.what, node=event.node_id, epoch=event.epoch, why=event.why)
+    words = event_words(
+        event.what,
+        node=event.node_id,
+        epoch=event.epoch,
+        why=event.why,
+        who=event.who,
+        on=event.on,
+    )
     head = clock(event.at_ms)
     if event.session_id:  # what happened to a node names it itself
         head += f"  {event.session_id}"

@@ -23,6 +23,7 @@ from control_plane.cli import (
     checking,
     explaining,
     following,
+    key_keeping,
     looking,
     operating,
     proving,
@@ -150,6 +151,8 @@ app.command("resume")(operating.resume)
 app.command("cancel")(operating.cancel)
 app.command("receipt")(proving.receipt)
 app.command("audit")(auditing.audit_command)
+app.add_typer(key_keeping.keys, name="keys")
+app.command("doctor")(doctor)
 
 
 def _existing(pipe_path: Path | None) -> Path | None:

@@ -13,6 +13,7 @@ import typer
 from control_plane.cli import draining
 from control_plane.cli.looking import Json, show_json
 from control_plane.cli.options import Given, takes
+from control_plane.cli.ordering import ordered
 from control_plane.cli.registry_access import REGISTRY_FLAGS, asked
 from control_plane.node_views import LONGEST_COUNTDOWN_S, look_at, order_of
 from control_plane.operator_words import people
@@ -73,8 +74,10 @@ def resume(node: str, as_json: Json = False, *, given: Given) -> None:
 @takes(REGISTRY_FLAGS)
 def cancel(session_id: str, as_json: Json = False, *, given: Given) -> None:
     """End a session: a waiting one at once, one on stage as soon as its node has cleaned up."""
-    record = asked(
+    record = ordered(
         given,
+        "cancel",
+        session_id,
         lambda registry, _pool: registry.cancel(session_id, Reason.ADMIN),
         session_id=session_id,
     )
@@ -87,8 +90,10 @@ def cancel(session_id: str, as_json: Json = False, *, given: Given) -> None:
 def _set(node_id: str, admin: Admin, given: Given) -> tuple[int, bool]:
     """Give the order; returns how many slots are in use, and whether a countdown is called off."""
     view = asked(given, lambda registry, pool: look_at(registry, pool, node_id))
-    held = asked(
+    held = ordered(
         given,
+        "drain" if admin is Admin.DRAINING else "resume",
+        node_id,
         lambda registry, pool: registry.set_node_admin(
             pool, node_id, admin, replaces=order_of(view.node)
         ),
