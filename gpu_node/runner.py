@@ -217,6 +217,7 @@ class Runner:
         pipeline_session_id = await self._create(request)
         await self._advance(SessionState.RUNNING, pipeline_session_id=pipeline_session_id)
         self._aside("pack", until_available(self._bundle.pack))
+        stage.begin()
         self._aside("credits", self._credit_while_dark(stage))
         dialogue.open(pipeline_session_id)
         if record.attempt > 1:

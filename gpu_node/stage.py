@@ -100,8 +100,9 @@ class Stage:
         self._controller_here = asyncio.Event()
         self._joined_at_s = 0.0
         self._trouble_since_s: float | None = None
+        self._runs = False
         self._unplayed_since_s: float | None = None
-        """When the room was lost in the middle of the play, until a frame leaves again."""
+        """Since when the session runs without a room, until a frame leaves (again)."""
         self.lost_s = 0.0
         """Seconds of play that losses of the room have taken; the present one comes on top."""
         self._losses = 0
@@ -148,10 +149,16 @@ class Stage:
 
     @property
     def dark_s(self) -> float:
-        """For how long by now the room is lost in the middle of the play; 0 if it isn't."""
+        """For how long by now the session runs without a room; 0 if it has one."""
         if self._unplayed_since_s is None:
             return 0.0
         return self._backstage.clock.monotonic_s() - self._unplayed_since_s
+
+    def begin(self) -> None:
+        """The session runs: from now on time without a room is taken from its user."""
+        self._runs = True
+        if not self._joined:
+            self._unplayed_since_s = self._backstage.clock.monotonic_s()
 
     async def until_audible(self) -> None:
         """Return when the worker is in the room and the node lease holds."""
@@ -338,7 +345,7 @@ class Stage:
         self._joined = False
         self._see(Presence(connected=False, controller=False, participants=0))
         now_s = self._backstage.clock.monotonic_s()
-        if self.first_frame_id is not None and self._unplayed_since_s is None:
+        if self._runs and self._unplayed_since_s is None:
             self._unplayed_since_s = now_s
         if self._trouble_since_s is None or now_s - self._joined_at_s > _SETTLED_S:
             self._trouble_since_s, self._losses = now_s, 0

@@ -132,6 +132,30 @@ async def test_a_limit_stands_still_while_the_room_is_lost(
         assert (await registry.read(session_id)).state is SessionState.RUNNING
 
 
+async def test_a_limit_stands_still_also_before_the_first_frame(
+    redis_url: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room is lost while the first chunk is made: its person has seen nothing yet."""
+    monkeypatch.setattr("gpu_node.runner.CREDIT_EVERY_S", 0.2)
+    async with running_node(redis_url, registry) as node:
+        session_id = await node.open(limits=SessionLimits(session_s=3.0), chunk_s=1.0)
+        alice = node.venue.stage(session_id).enter("alice")
+        await node.reaches(session_id, SessionState.RUNNING)
+        began_s = time.monotonic()
+        node.venue.reachable = False
+        node.venue.stage(session_id).cut()
+        assert not alice.frames
+
+        async def is_over() -> bool:
+            await registry.sweep_deadlines(POOL)
+            return time.monotonic() - began_s > 4.0
+
+        await wait_until(is_over, "its limit would be over", timeout_s=10)
+        node.venue.reachable = True
+        await wait_until(lambda: alice.frames, "it plays", timeout_s=10)
+        assert (await registry.read(session_id)).state is SessionState.RUNNING
+
+
 async def test_no_second_is_given_back_twice(
     redis_url: str, registry: Registry, raw_redis: RawRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
