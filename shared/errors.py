@@ -297,6 +297,7 @@ class RoomsUnavailable(Unavailable):
     code = "rooms_unavailable"
 
     def __init__(self, *, why: str) -> None:
+        self.why = why
         super().__init__(f"The media server can't be reached ({why}); try again.")
 
 

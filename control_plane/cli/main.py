@@ -30,6 +30,7 @@ from control_plane.cli import (
     registry_tour,
     stack,
 )
+from control_plane.cli.doctor.command import doctor
 from control_plane.cli.options import NODE_FLAGS, REPLICA_FLAGS, SHARED_FLAGS, Given, takes
 from control_plane.cli.registry_access import REGISTRY_FLAGS, one_pool, registry_url, told
 from control_plane.cli.settings import OperatorSettings

@@ -5,12 +5,17 @@ And what a command needs that looks at what it started.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from shared.settings import ProcessSettings, env_names, flag_of
+
+_PROXY_VARIABLES = frozenset(
+    ("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy", "no_proxy")
+)
 
 
 class StackSettings(ProcessSettings):
@@ -48,3 +53,20 @@ class OperatorSettings(StackSettings):
 
     deployment_id: str = ""
     """Whose rooms are ours; empty: the one that the data folder keeps."""
+    livekit_public_url: str = ""
+    """LiveKit as browsers reach it; empty: as everybody does."""
+
+
+def proxies() -> dict[str, str]:
+    """Return the proxy variables that are set, by name, and ``NO_PROXY`` in whichever spelling."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.lower() in _PROXY_VARIABLES and value
+    }
+
+
+def chosen_gpus() -> list[str] | None:
+    """Return the GPUs that this process may use, perhaps none; None if nobody chose."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if chosen is None else [gpu.strip() for gpu in chosen.split(",") if gpu.strip()]

@@ -43,6 +43,12 @@ class ServerFacts:
     """It has an append-only file."""
     clock_ahead_s: float
     """Of this machine's clock."""
+    round_trip_s: float = 0.0
+    """The quickest of a few."""
+    log_written: bool = True
+    """The last write to the append-only file went well."""
+    memory_share: float = 0.0
+    """Of what it may use; 0 without a limit."""
 
 
 async def check_servers(endpoints: Endpoints, *, within_s: float) -> tuple[str, ...]:
@@ -66,6 +72,15 @@ async def check_servers(endpoints: Endpoints, *, within_s: float) -> tuple[str, 
     for text in found:
         _log.warning("redis_concern", text=text)
     return found
+
+
+async def look_at_servers(url: str, *, within_s: float) -> tuple[ServerFacts, ...]:
+    """Return what the servers of *url* tell, whatever that is.
+
+    Raises:
+        StartupError: Not reachable within *within_s*.
+    """
+    return tuple(await _facts(Endpoints(url), within_s))
 
 
 def refuse(server: ServerFacts, kind: Kind) -> None:
@@ -144,13 +159,18 @@ def _ask(client: redis.Redis) -> ServerFacts:
     if int(info.get("loading", 0)):  # INFO is answered then, with less than the truth
         raise redis.exceptions.BusyLoadingError
     mode = str(info.get("server_mode") or info.get("redis_mode", "standalone"))
+    round_trip_s, ahead_s = (0.0, 0.0) if mode == "sentinel" else _look_at_clock(client)
+    limit_bytes = int(info.get("maxmemory", 0))
     return ServerFacts(
         version=str(info.get("valkey_version") or info["redis_version"]),
         eviction=str(info.get("maxmemory_policy", "noeviction")),
         mode=mode,
         serves_all_slots=mode != "cluster" or _is_alone(client),
         keeps_log=bool(int(info.get("aof_enabled", 0))) or mode == "sentinel",
-        clock_ahead_s=0.0 if mode == "sentinel" else _clock_ahead_s(client),
+        clock_ahead_s=ahead_s,
+        round_trip_s=round_trip_s,
+        log_written=info.get("aof_last_write_status", "ok") == "ok",
+        memory_share=int(info.get("used_memory", 0)) / limit_bytes if limit_bytes else 0.0,
     )
 
 
@@ -160,8 +180,8 @@ def _is_alone(client: redis.Redis) -> bool:
     return "cluster_size:1\r" in f"{text}\r"
 
 
-def _clock_ahead_s(client: redis.Redis) -> float:
-    """Compare the clocks; the look with the shortest round trip is the most exact one."""
+def _look_at_clock(client: redis.Redis) -> tuple[float, float]:
+    """Return the shortest round trip of a few, and how far ahead the clock was by that look."""
     looks = []
     for _ in range(_CLOCK_LOOKS):
         before_s = time.time()
@@ -169,4 +189,4 @@ def _clock_ahead_s(client: redis.Redis) -> float:
         after_s = time.time()
         middle_s = (before_s + after_s) / 2
         looks.append((after_s - before_s, seconds + microseconds / 1e6 - middle_s))
-    return min(looks)[1]
+    return min(looks)
