@@ -28,10 +28,13 @@ from control_plane.api.auth import Guard
 from control_plane.api.edge import Edge
 from control_plane.api.events import event_routes
 from control_plane.api.health import health_routes
+from control_plane.api.nodes import node_routes
+from control_plane.api.operator import operator_routes
 from control_plane.api.pages import DIST, page_routes
 from control_plane.api.queue import list_routes, queue_routes
 from control_plane.api.sessions import SESSIONS_PATH, session_routes
 from control_plane.api.short_cut import ShortCut, endpoint_of
+from control_plane.api.stories import story_routes
 from control_plane.api.tokens import token_routes
 from control_plane.api.webhooks import webhook_routes
 from control_plane.events_hub import EventsHub
@@ -39,6 +42,7 @@ from control_plane.key_ring import KeyRing
 from control_plane.lines import Lines
 from control_plane.listing import SessionList
 from control_plane.metrics import Metrics
+from control_plane.operator_feed import OperatorFeed
 from control_plane.presence import Presence
 from control_plane.rate_limits import RateLimits
 from control_plane.reconciler import Reconciler
@@ -81,6 +85,12 @@ class Replica:
             metrics=self.metrics,
             pools=pools,
             queue_lease_s=settings.queue_lease_s,
+        )
+        self.feed = OperatorFeed(
+            registry=self.registry,
+            lines=self.lines,
+            pools=pools,
+            max_waiting=settings.queue_size,
         )
         presence = Presence(rooms=self.rooms, registry=self.registry)
         self.chores = RoomChores(rooms=self.rooms, presence=presence, metrics=self.metrics)
@@ -125,6 +135,7 @@ class Replica:
             loops.start("livekit_probe", self.vitals.run())
             loops.start("event_hints", self.hub.listen())
             loops.start("events_hub", self.hub.run())
+            loops.start("operator_feed", self.feed.run())
             if not self.access.is_open:
                 loops.start("key_ring", self.keys.run())
             if every_s := self._settings.audit_interval_s:
@@ -132,6 +143,7 @@ class Replica:
             yield
         finally:
             self.hub.say_goodbye()
+            self.feed.say_goodbye()
             await loops.aclose()
             await self.keys.aclose()
             await self.chores.aclose()
@@ -246,6 +258,8 @@ class Replica:
         app.include_router(
             token_routes(access=self.guard, registry=self.registry, answers=self.answers)
         )
+        for router in self._operator_routes():
+            app.include_router(router)
         app.include_router(self._webhook_routes())
         app.include_router(
             health_routes(
@@ -257,6 +271,20 @@ class Replica:
         )
         app.include_router(
             page_routes(livekit_url=self._settings.livekit_public_url, dist=self._dist)
+        )
+
+    def _operator_routes(self) -> tuple[APIRouter, ...]:
+        pools = self._settings.pools
+        return (
+            node_routes(access=self.guard, registry=self.registry, pools=pools),
+            story_routes(access=self.guard, registry=self.registry, pools=pools),
+            operator_routes(
+                access=self.guard,
+                feed=self.feed,
+                registry=self.registry,
+                chores=self.chores,
+                pools=pools,
+            ),
         )
 
     def _session_routes(self) -> APIRouter:

@@ -29,7 +29,7 @@ _ASK_AGAIN = {"Cache-Control": "no-cache"}
 
 
 def page_routes(*, livekit_url: str, dist: Path = DIST) -> APIRouter:
-    """Return the routes of ``/``, ``/watch/…`` and the files that they need."""
+    """Return the routes of ``/``, ``/watch/…``, ``/admin`` and the files that they need."""
     router = APIRouter(route_class=LeanRoute, include_in_schema=False)
     policy = content_policy(livekit_url)
 
@@ -47,6 +47,7 @@ def page_routes(*, livekit_url: str, dist: Path = DIST) -> APIRouter:
 
     for path, endpoint in (
         ("/", start_page),
+        ("/admin", start_page),
         ("/watch/{session_id}", watch_page),
         ("/assets/{path:path}", asset),
         ("/{name}", file),

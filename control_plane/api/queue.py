@@ -49,7 +49,7 @@ def queue_routes(
         """Show who waits where, since when and how long still; at most a second old."""
         await access.require(request, Scope.ADMIN)
         most = _limit(request, most=MOST_PLACES)
-        readings = [await lines.read(pool) for pool in _pools(request, pools)]
+        readings = [await lines.read(pool) for pool in pools_asked_for(request, pools)]
         lineup: Lineup = {"pools": [_line(reading, queue_size, most) for reading in readings]}
         return json_answer(lineup)
 
@@ -82,7 +82,7 @@ def list_routes(
     async def list_sessions(request: Request) -> Response:
         """List sessions by ``status`` and ``pool``, a page at a time."""
         await access.require(request, Scope.ADMIN)
-        wanted = _pools(request, pools)
+        wanted = pools_asked_for(request, pools)
         found = await sessions.find(
             pools=wanted,
             states=_states(request),
@@ -133,7 +133,8 @@ def _age_s(now_s: float, ticket: int) -> float:
     return round(max(now_s - ticket / 1000, 0.0), 3)
 
 
-def _pools(request: Request, served: tuple[str, ...]) -> tuple[str, ...]:
+def pools_asked_for(request: Request, served: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the pools that ``pool`` names, all of *served* without it."""
     pool = request.query_params.get("pool")
     if pool is None:
         return served

@@ -24,6 +24,8 @@ class Told:
 
     event: str
     id: int | None = None
+    name: str = ""
+    """The id, where it is no number."""
     data: dict[str, object] = field(default_factory=dict)
     retry_ms: int | None = None
 
@@ -31,12 +33,15 @@ class Told:
 class Stream:
     """One client's event stream."""
 
-    def __init__(self, app: ASGIApp, path: str, last_id: int | None) -> None:
+    def __init__(
+        self, app: ASGIApp, path: str, last_id: int | str | None, credential: str = ""
+    ) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self._app = app
         self._path = path
         self._last_id = last_id
+        self._credential = credential
         self._blocks: asyncio.Queue[str | None] = asyncio.Queue()
         self._begun = asyncio.Event()
         self._left = asyncio.Event()
@@ -49,15 +54,18 @@ class Stream:
         headers = [(b"host", b"127.0.0.1:8088"), (b"accept", b"text/event-stream")]
         if self._last_id is not None:
             headers.append((b"last-event-id", str(self._last_id).encode()))
+        if self._credential:
+            headers.append((b"authorization", f"Bearer {self._credential}".encode()))
+        path, _, query = self._path.partition("?")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
             "method": "GET",
             "scheme": "http",
-            "path": self._path,
-            "raw_path": self._path.encode(),
-            "query_string": b"",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
             "root_path": "",
             "headers": headers,
             "client": ("127.0.0.1", 1),
@@ -137,9 +145,11 @@ class Stream:
 
 def _parsed(block: str) -> Told:
     fields = dict(line.split(": ", 1) for line in block.split("\n"))
+    number = fields.get("id", "")
     return Told(
         event=fields.get("event", ""),
-        id=int(fields["id"]) if "id" in fields else None,
+        id=int(number) if number.isdigit() else None,
+        name=number,
         data=json.loads(fields.get("data", "{}")),
         retry_ms=int(fields["retry"]) if "retry" in fields else None,
     )
@@ -147,10 +157,20 @@ def _parsed(block: str) -> Told:
 
 @asynccontextmanager
 async def following(
-    app: ASGIApp, session_id: str, last_id: int | None = None
+    app: ASGIApp, session_id: str, last_id: int | None = None, *, credential: str = ""
 ) -> AsyncIterator[Stream]:
     """Follow a session for the length of the block."""
-    stream = Stream(app, f"{SESSIONS}/{session_id}/events", last_id)
+    path = f"{SESSIONS}/{session_id}/events"
+    async with streaming(app, path, last_id, credential=credential) as stream:
+        yield stream
+
+
+@asynccontextmanager
+async def streaming(
+    app: ASGIApp, path: str, last_id: int | str | None = None, *, credential: str = ""
+) -> AsyncIterator[Stream]:
+    """Read any of the API's streams for the length of the block."""
+    stream = Stream(app, path, last_id, credential)
     await stream.begin()
     try:
         yield stream
