@@ -7,11 +7,10 @@ data, and nobody else can make such an id. What is left is as random as a key: 8
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 
-from shared.ids import new_session_id
+from shared.ids import letters, new_session_id
+from shared.signing import Signer
 
 _MARK_CHARS = 10
 """50 bits: whoever tries a key on a foreign session has one chance in 10**15."""
@@ -21,7 +20,7 @@ class SessionOwners:
     """Makes ids of sessions and tells who made them, with one secret that all replicas share."""
 
     def __init__(self, secret: bytes) -> None:
-        self._keyed = hmac.new(secret, b"greenroom session owner v1:", hashlib.sha256)
+        self._signer = Signer(secret, b"greenroom session owner v1:")
 
     def new_id(self, pool: str, key_id: str) -> str:
         """Return a fresh id for a session of *key_id*; of nobody, if that is empty."""
@@ -40,6 +39,5 @@ class SessionOwners:
         )
 
     def _mark(self, start: str, key_id: str) -> str:
-        keyed = self._keyed.copy()
-        keyed.update(f"{key_id}\0{start}".encode("utf-8", "surrogatepass"))
-        return base64.b32encode(keyed.digest()).decode().lower()[:_MARK_CHARS]
+        mac = self._signer.digest(f"{key_id}\0{start}".encode("utf-8", "surrogatepass"))
+        return letters(mac[:_MARK_CHARS])

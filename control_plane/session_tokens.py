@@ -8,8 +8,9 @@ after everything was restarted. It never expires by itself; it dies with its ses
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
+
+from shared.signing import Signer
 
 _PREFIX = "gst1"
 
@@ -18,13 +19,12 @@ class SessionTokens:
     """Signs and checks session tokens with one key that all replicas share."""
 
     def __init__(self, secret: bytes) -> None:
-        self._keyed = hmac.new(secret, b"greenroom session token v1:", hashlib.sha256)
+        self._signer = Signer(secret, b"greenroom session token v1:")
 
     def sign(self, session_id: str) -> str:
         """Return the token of *session_id*; the same one each time."""
-        mac = self._keyed.copy()
-        mac.update(session_id.encode())
-        signature = base64.urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
+        mac = self._signer.digest(session_id.encode())
+        signature = base64.urlsafe_b64encode(mac).rstrip(b"=").decode()
         return f"{_PREFIX}.{session_id}.{signature}"
 
     def verify(self, session_id: str, token: str) -> bool:

@@ -71,7 +71,12 @@ def new_boot_ids() -> Iterator[str]:
 
 def new_session_id(pool: str) -> str:
     """Return ``<pool>-<26 base32 characters>``: 130 random bits, not guessable."""
-    return f"{check_pool(pool)}-{secrets.token_bytes(26).translate(_TO_BASE32).decode()}"
+    return f"{check_pool(pool)}-{letters(secrets.token_bytes(26))}"
+
+
+def letters(raw: bytes) -> str:
+    """Return a base32 letter for each byte of *raw*, by its lowest five bits."""
+    return raw.translate(_TO_BASE32).decode()
 
 
 _TO_BASE32 = bytes(b"abcdefghijklmnopqrstuvwxyz234567"[byte % 32] for byte in range(256))

@@ -12,8 +12,6 @@ counts when that join makes the room.
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import json
 import re
 import time
@@ -23,6 +21,7 @@ from enum import StrEnum
 from pydantic_core import to_json
 
 from shared.ids import WorkerIdentity, room_of
+from shared.signing import Signer
 
 ROLE_ATTRIBUTE = "gr.role"
 EPOCH_ATTRIBUTE = "gr.epoch"
@@ -88,7 +87,7 @@ class RoomTokens:
 
     def __init__(self, api_key: str, api_secret: str, ttl_s: int, deployment_id: str) -> None:
         self._api_key = api_key
-        self._secret = api_secret.encode()
+        self._signer = Signer(api_secret.encode())
         self._ttl_s = ttl_s
         self._room_config = {
             "emptyTimeout": EMPTY_TIMEOUT_S,
@@ -106,7 +105,7 @@ class RoomTokens:
         }
         if sources:
             grants["canPublishSources"] = sources
-        return self._sign(session_id, identity, grants, {ROLE_ATTRIBUTE: Role.CONTROLLER})
+        return self._sign(session_id, identity, grants, {ROLE_ATTRIBUTE: Role.CONTROLLER.value})
 
     def viewer(self, session_id: str, identity: str) -> str:
         """Return a token to watch and nothing else."""
@@ -115,7 +114,7 @@ class RoomTokens:
             "canSubscribe": True,
             "canPublishData": False,
         }
-        return self._sign(session_id, identity, grants, {ROLE_ATTRIBUTE: Role.VIEWER})
+        return self._sign(session_id, identity, grants, {ROLE_ATTRIBUTE: Role.VIEWER.value})
 
     def worker(self, session_id: str, identity: WorkerIdentity, *, hears: bool = False) -> str:
         """Return a token to play video and sound and to speak on the data topics; and to hear the
@@ -151,13 +150,13 @@ class RoomTokens:
             "attributes": attributes,
             "roomConfig": self._room_config,
         }
-        return _encode(claims, self._secret)
+        return _encode(claims, self._signer)
 
 
 def service_token(api_key: str, api_secret: str, video: Mapping[str, object]) -> str:
     """Return a token for one call of the room service, with these grants."""
     claims = {"iss": api_key, "sub": "", **_times(CLOCK_LEEWAY_S), "video": video}
-    return _encode(claims, api_secret.encode())
+    return _encode(claims, Signer(api_secret.encode()))
 
 
 def _times(ttl_s: int) -> dict[str, int]:
@@ -165,11 +164,10 @@ def _times(ttl_s: int) -> dict[str, int]:
     return {"nbf": now_s - CLOCK_LEEWAY_S, "exp": now_s + ttl_s}
 
 
-def _encode(claims: Mapping[str, object], secret: bytes) -> str:
+def _encode(claims: Mapping[str, object], signer: Signer) -> str:
     body = _base64url(to_json(claims))
     signed = b".".join((_HEADER, body))
-    signature = hmac.digest(secret, signed, hashlib.sha256)
-    return b".".join((signed, _base64url(signature))).decode()
+    return b".".join((signed, _base64url(signer.digest(signed)))).decode()
 
 
 def _base64url(raw: bytes) -> bytes:

@@ -74,10 +74,9 @@ class Script:
 
 
 def _encode(value: Argument) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    text = str(int(value)) if isinstance(value, bool) else str(value)
-    return text.encode(errors="replace")  # a service's own words may hold half a character
+    if isinstance(value, str):
+        return value.encode(errors="replace")  # a service's own words may hold half a character
+    return value if isinstance(value, bytes) else b"%d" % value
 
 
 def _decode(value: object) -> object:
