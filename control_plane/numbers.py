@@ -21,7 +21,11 @@ DURATIONS = (
         "recovery",
         "From the last that a user saw of a lost stage to the first frame of the next.",
     ),
-    ("kill", "kill_to_first_frame", "The same, where a node or its model died."),
+    (
+        "kill",
+        "kill_to_first_frame",
+        "From the last beat of a node or model that died to the next frame of its session.",
+    ),
     (
         "idle",
         "slot_idle",

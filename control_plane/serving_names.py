@@ -11,7 +11,7 @@ Source: reference, Prometheus section.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -119,7 +119,7 @@ def finished_of(pools: tuple[PoolNumbers, ...]) -> dict[str, float]:
 
 
 def _by(
-    kind: Callable[..., Metric], name: str, text: str, label: str, counts: dict[str, float]
+    kind: Callable[..., Metric], name: str, text: str, label: str, counts: Mapping[str, float]
 ) -> Metric:
     family = kind(_PREFIX + name, text, labels=(label,))
     for word, count in counts.items():

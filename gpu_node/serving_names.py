@@ -53,8 +53,13 @@ _RENAMED = (
 def serving_text(now: NodeNow) -> bytes:
     """Return all of it as Prometheus text."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Serving(now, _ours()))
+    registry.register(collector(now))
     return generate_latest(registry)
+
+
+def collector(now: NodeNow) -> Collector:
+    """Return what reads our instruments as they are now."""
+    return _Serving(now, _ours())
 
 
 def _ours() -> dict[str, Metric]:

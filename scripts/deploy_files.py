@@ -21,6 +21,7 @@ import yaml
 from shared.embedded.livekit_build import cached_program
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+ALERT_TESTS = DEPLOY.parent / "tests/observability/alerts.yml"
 KUBERNETES = "1.33"
 _FOREIGN_GROUPS = ("keda.sh/", "monitoring.coreos.com/", "kustomize.config.k8s.io/")
 """Their schemas belong to operators, and aren't part of Kubernetes."""
@@ -67,16 +68,21 @@ def haproxy(deploy: Path, folder: Path) -> str:
 
 
 def prometheus(deploy: Path, folder: Path) -> str:
-    """Check targets and alerts, and that the autoscaler's question is one."""
+    """Check targets, alerts and their tests, and that the autoscaler's question is one."""
     scaler = yaml.safe_load((deploy / "k8s/scaledobject.yaml").read_text())
     query = scaler["spec"]["triggers"][0]["metadata"]["query"]
     rules = folder / "scaler.yml"
     asked = {"record": "nodes", "expr": query}
     rules.write_text(yaml.safe_dump({"groups": [{"name": "scaler", "rules": [asked]}]}))
     config = deploy / "observability/prometheus.yml"
-    return told(("promtool", "check", "config", str(config)), package="prometheus") or told(
-        ("promtool", "check", "rules", str(rules)), package="prometheus"
-    )
+    for asked_of in (
+        ("check", "config", str(config)),
+        ("check", "rules", str(rules)),
+        ("test", "rules", str(ALERT_TESTS)),
+    ):
+        if wrong := told(("promtool", *asked_of), package="prometheus"):
+            return wrong
+    return ""
 
 
 def livekit(deploy: Path, folder: Path) -> str:

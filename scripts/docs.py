@@ -1,9 +1,9 @@
 """Which parts of the documents does a machine write?
 
 State diagrams come from the tables in ``shared/states.py``, the key table from
-``shared/store/keys.py``, the settings table from the settings classes. Each stands between two
-marker comments; the rest of a document is nobody's but its author's. ``--check`` changes nothing
-and fails if a part isn't what it would be.
+``shared/store/keys.py``, the settings table from the settings classes, the tables of numbers from
+the instruments. Each stands between two marker comments; the rest of a document is nobody's but its
+author's. ``--check`` changes nothing and fails if a part isn't what it would be.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from control_plane.cli.options import default_text
 from control_plane.settings import ReplicaSettings
 from gpu_node.settings import NodeSettings
+from scripts.metrics_list import REFERENCE, Number, of_a_node, of_a_replica
 from shared.settings import ProcessSettings, SharedSettings, flag_of, variable_of
 from shared.states import NODE_MOVES, SESSION_MOVES, Table
 from shared.store.keys import KEY_TABLE
@@ -87,13 +88,40 @@ def _settings_row(name: str, field: FieldInfo) -> str:
     return f"| {flag} | {', '.join(f'`{n}`' for n in names)} | {shown} | {field.description} |"
 
 
+def replica_metrics() -> Iterator[str]:
+    """Yield what replicas count, under our names."""
+    yield from _metrics_table(of_a_replica(), reference=False)
+
+
+def node_metrics() -> Iterator[str]:
+    """Yield what nodes count, under our names."""
+    yield from _metrics_table(of_a_node(), reference=False)
+
+
+def reference_metrics() -> Iterator[str]:
+    """Yield what both serve under the reference's names."""
+    yield from _metrics_table([*of_a_replica(), *of_a_node()], reference=True)
+
+
+def _metrics_table(numbers: list[Number], *, reference: bool) -> Iterator[str]:
+    yield "| name | kind | labels | meaning |"
+    yield "|---|---|---|---|"
+    for number in numbers:
+        if number.name.startswith(REFERENCE) is reference:
+            labels = ", ".join(f"`{label}`" for label in number.labels)
+            yield f"| `{number.name}` | {number.kind} | {labels} | {number.text} |"
+
+
 PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "session-states": session_states,
     "node-states": node_states,
     "keys": key_table,
     "settings": settings_table,
+    "metrics-replica": replica_metrics,
+    "metrics-node": node_metrics,
+    "metrics-reference": reference_metrics,
 }
-DOCUMENTS = ("README.md", "shared/README.md")
+DOCUMENTS = ("README.md", "shared/README.md", "deploy/observability/README.md")
 
 
 def redrawn(text: str) -> str:
