@@ -100,6 +100,7 @@ class Admission:
                 identity_limits=self._terms.identity_limits,
                 idempotency_hash=_idempotency_hash(wish, pool),
                 fingerprint=_fingerprint(wish),
+                caller=wish.caller,
             )
         )
         self._metrics.admission(pool, opened)

@@ -221,8 +221,10 @@ class Replica:
             app.add_middleware(
                 CORSMiddleware,
                 allow_origins=list(self._settings.allowed_origins),
-                allow_methods=["*"],
-                allow_headers=["*"],
+                allow_methods=["GET", "POST", "PUT", "DELETE"],
+                allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+                expose_headers=["Retry-After"],
+                allow_credentials=False,  # no cookies here; with them "*" would be an open door
             )
         app.add_exception_handler(GreenroomError, problems.on_error)
         app.add_exception_handler(HTTPException, problems.on_http_error)

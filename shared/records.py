@@ -327,6 +327,8 @@ class OpenRequest:
     fingerprint: str = ""
     """Digest of the body: the same key with another body is a conflict."""
     identity_limits: IdentityLimits = NO_LIMITS
+    caller: str = ""
+    """Whose identity it is: two callers may both have an alice. Empty where all are one."""
 
 
 AdvanceReply = Moved | MustStop | Fenced

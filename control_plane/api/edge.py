@@ -36,8 +36,16 @@ _ALWAYS = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-opener-policy", b"same-origin"),
+    (
+        b"permissions-policy",
+        b"camera=(self), microphone=(self), display-capture=(), geolocation=()",
+    ),
 ]
-_NO_STORE = (b"cache-control", b"no-store")
+_OF_THE_API = [
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
+"""Its answers hold tokens, and none of them is a page, whatever somebody wrote into it."""
 
 
 class Edge:
@@ -54,7 +62,7 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        extra = [*_ALWAYS, _NO_STORE] if scope["path"].startswith("/v1/") else _ALWAYS
+        extra = [*_ALWAYS, *_OF_THE_API] if scope["path"].startswith("/v1/") else _ALWAYS
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -80,15 +80,17 @@ def content_policy(livekit_url: str) -> str:
     connect = " ".join(("'self'", *_addresses(livekit_url)))
     return "; ".join(
         (
-            "default-src 'self'",
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "font-src 'self'",
+            "manifest-src 'self'",
             f"connect-src {connect}",
             "img-src 'self' data: blob:",
             "media-src 'self' blob: mediastream:",
             "worker-src 'self' blob:",
-            "style-src 'self' 'unsafe-inline'",
-            "object-src 'none'",
             "base-uri 'none'",
-            "form-action 'self'",
+            "form-action 'none'",
             "frame-ancestors 'none'",
         )
     )

@@ -153,7 +153,8 @@ def _identity_limits(request: OpenRequest) -> dict[str, str | int]:
     """Name the identity by a digest, and only if its sessions are to be counted."""
     limits, digest = request.identity_limits, ""
     if limits.are_set:
-        digest = hashlib.sha256(request.request.identity.encode()).hexdigest()[:32]
+        whose = f"{request.caller}\0" if request.caller else ""
+        digest = hashlib.sha256(f"{whose}{request.request.identity}".encode()).hexdigest()[:32]
     return {
         "identity_hash": digest,
         "most_waiting": limits.waiting,

@@ -91,6 +91,41 @@ async def test_a_named_origin_may_call(redis_url: str, room_service: RoomService
     assert_problem(foreign, 403, "foreign_origin")
 
 
+@pytest.mark.parametrize("origins", ["https://app.example", "*"])
+async def test_a_page_elsewhere_may_send_what_the_api_needs_and_no_cookies(
+    redis_url: str, room_service: RoomService, origins: str
+) -> None:
+    """Keys travel in a header that a page sets itself; the browser adds nothing of its own."""
+    asked = {
+        "Origin": "https://app.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, idempotency-key, content-type",
+    }
+    settings = settings_for(redis_url, room_service.url, cors_origins=origins)
+    async with served(settings) as (_, api):
+        allowed = await api.options(SESSIONS, headers=asked)
+        more = await api.options(
+            SESSIONS, headers=asked | {"Access-Control-Request-Headers": "x-other"}
+        )
+        read = await api.get(HEALTH, headers={"Origin": "https://app.example"})
+
+    assert allowed.status_code == 200
+    assert {"authorization", "idempotency-key"} <= {
+        name.strip().lower() for name in allowed.headers["access-control-allow-headers"].split(",")
+    }
+    assert more.status_code == 400
+    assert read.headers["access-control-expose-headers"] == "Retry-After"
+    assert not {"access-control-allow-credentials"} & {*allowed.headers, *read.headers}
+
+
+async def test_no_answer_of_the_api_is_a_page(api: Client) -> None:
+    """Whatever somebody wrote into it: nothing in it is run, and nobody frames it."""
+    answer = await api.create()
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert "microphone=(self)" in answer.headers["permissions-policy"]
+    assert answer.headers["x-frame-options"] == "DENY"
+
+
 async def test_answers_are_never_cached_or_sniffed(api: Client) -> None:
     """They hold tokens; errors carry the same headers."""
     for answer in (await api.create(), await api.look("nonsense"), await api.get("/v1/nothing")):
@@ -168,10 +203,11 @@ async def test_pages_may_only_load_from_here_and_connect_to_livekit(
         policy = (await api.get("/")).headers["content-security-policy"]
 
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
-    assert rules["default-src"] == "'self'"
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"] == rules["style-src"] == "'self'"
+    assert "unsafe" not in policy
     assert rules["connect-src"] == "'self' wss://live.example https://live.example"
     assert rules["frame-ancestors"] == "'none'"
-    assert "script-src" not in rules
 
 
 async def test_a_page_that_is_not_built_says_how(api: Client) -> None:
