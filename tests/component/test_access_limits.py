@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -35,13 +36,17 @@ async def uses(limits: RateLimits, use: Use, caller: Caller = SOMEBODY) -> int:
 
 
 async def test_all_replicas_together_let_through_what_one_would(registry: Registry) -> None:
-    """Five seconds' worth at once; creating and reading are counted apart."""
-    one, other = (RateLimits(registry=registry, creates_per_s=2, reads_per_s=20) for _ in range(2))
-    assert await uses(one, Use.CREATE) == 10
-    assert await uses(other, Use.CREATE) == 0
-    reads = await uses(one, Use.READ)
-    assert 100 <= reads <= 104  # and what flowed in meanwhile
-    assert await uses(one, Use.CREATE, Caller(key_id="k2", name="other")) == 10
+    """Five seconds' worth at once; creating and reading are counted apart, and so are keys."""
+    one, other = (
+        RateLimits(registry=registry, creates_per_s=2, reads_per_s=0.001) for _ in range(2)
+    )
+    begun_s = time.monotonic()
+    creates = [await uses(limits, Use.CREATE) for limits in (one, other, one)]
+    flowed_in = 2 * (time.monotonic() - begun_s) + 1
+    assert creates[0] >= 10
+    assert sum(creates) <= 10 + flowed_in
+    assert [await uses(limits, Use.READ) for limits in (one, other)] == [1, 0]
+    assert await uses(other, Use.READ, Caller(key_id="k2", name="other")) == 1
 
 
 async def test_a_busy_key_costs_redis_ten_calls_a_second(registry: Registry) -> None:
@@ -92,7 +97,7 @@ async def test_a_session_s_token_is_counted_where_it_is_used(registry: Registry)
 @pytest_asyncio.fixture
 async def slow(redis_url: str, room_service: RoomService) -> AsyncIterator[Client]:
     """A closed replica with narrow limits."""
-    options = {"create_rate": 0.4, "read_rate": 0.4, "queue_size": 99}
+    options = {"create_rate": 0.01, "read_rate": 0.01, "queue_size": 99}
     async with closed(redis_url, room_service.url, **options) as (_, api):
         yield api
 
@@ -102,11 +107,11 @@ async def test_one_call_too_many_is_told_when_to_come_back(
 ) -> None:
     """429 with Retry-After; other keys go on, and so does what the session's token is for."""
     key = await add_key(registry, Scope.CREATE)
-    answers = [await slow.post(SESSIONS, json=BODY, headers=bearer(key)) for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [202, 202, 429]
-    problem = assert_problem(answers[2], 429, "rate_limited")
+    answers = [await slow.post(SESSIONS, json=BODY, headers=bearer(key)) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 429]
+    problem = assert_problem(answers[1], 429, "rate_limited")
     assert problem["retryable"] is True
-    assert 1 <= int(answers[2].headers["retry-after"]) <= 3
+    assert 1 <= int(answers[1].headers["retry-after"]) <= 100
     assert (await slow.post(SESSIONS, json=BODY, headers=bearer(ADMIN_KEY))).status_code == 202
     made = answers[0].json()
     look = f"{SESSIONS}/{made['session_id']}"
@@ -142,7 +147,7 @@ async def test_what_is_kept_of_a_limit_goes_by_itself(
     (bucket,) = raw_redis.keys("*rate:*")
     left = raw_redis.pttl(bucket)
     assert isinstance(left, int)
-    assert 0 < left <= 5_000
+    assert 0 < left <= 100_000
 
 
 @pytest.mark.parametrize(
