@@ -9,7 +9,7 @@ Labels come from closed sets, never a session or an identity; only node gauges n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import assert_never
 
@@ -31,6 +31,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from control_plane.numbers import DURATIONS, LIVE_NODE_STATES, LIVE_STATES, PoolNumbers, numbers_of
+from control_plane.operator_words import RETURNED_BECAUSE
 from control_plane.serving_names import RESULTS, ServingNames
 from shared.durations import histogram
 from shared.records import Admitted, Ended, Opened, Queued, Refused, Snapshot
@@ -103,6 +104,11 @@ class Metrics:
         self.truth = TruthNumbers(self._registry)
         self._known, self.serving = _Known(), ServingNames(self._admissions_by_result)
         self._answered = dict.fromkeys(RESULTS, 0.0)
+        for outcome in ("looked", "repeated", "ignored", "refused"):
+            self._webhooks.labels(outcome)
+        for chore in ("delete_room", "announce_return", "look_into_room", "look_for_client"):
+            for outcome in ("done", "failed", "dropped"):
+                self._chores.labels(chore, outcome)
         for collector in (self._known, self.serving):
             self._registry.register(collector)
         ProcessCollector(registry=self._registry)
@@ -310,7 +316,9 @@ class _Known(Collector):
                 family.add_metric((pool.pool,), pool.totals.get(name, 0))
             for reason in Reason:
                 ended.add_metric((pool.pool, reason), pool.totals.get(_ENDED + reason, 0))
-            for why, count in _named(pool.totals.items(), _RETURNED):
+            # From 0 on: a counter that begins with its first event doesn't seem to have risen.
+            causes = dict.fromkeys(RETURNED_BECAUSE, 0) | dict(_named(pool.totals, _RETURNED))
+            for why, count in causes.items():
                 returned.add_metric((pool.pool, why), count)
         yield from (*plain.values(), returned, ended)
 
@@ -352,5 +360,9 @@ _PLAIN_TOTALS = (
 )
 
 
-def _named(totals: Iterable[tuple[str, int]], prefix: str) -> Iterator[tuple[str, int]]:
-    return ((name.removeprefix(prefix), count) for name, count in totals if name.startswith(prefix))
+def _named(totals: Mapping[str, int], prefix: str) -> Iterator[tuple[str, int]]:
+    return (
+        (name.removeprefix(prefix), count)
+        for name, count in totals.items()
+        if name.startswith(prefix)
+    )

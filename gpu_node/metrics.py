@@ -178,12 +178,19 @@ STAGES = {
 last_stages: dict[str, float] = {}
 """The last time of each."""
 
-for _outcome in ("met", "missed"):
-    _SLO.labels(outcome=_outcome)
-for _kind in ("oom", "model"):
-    _FAULTS.labels(kind=_kind)
-for _why in FAULTS:
-    _REDIS_ERRORS.labels(why=_why)
+for _counter, _words in (
+    (_SLO, "met missed"),
+    (_FAULTS, "oom model"),
+    (_REDIS_ERRORS, " ".join(FAULTS)),
+    (_BEATS, "answered unanswered"),
+    (_ENDED, " ".join(Reason)),
+    (_RETURNED, "node_shutdown node_drained media_lost join_failed service_lost gpu_lost"),
+    (_JOINS, "joined failed"),
+    (_DELIVERIES, "complete incomplete unacknowledged"),
+    (_CONTROLS, "applied ignored"),
+):
+    for _word in _words.split():  # from 0 on, or the first of each isn't seen as an increase
+        _counter.labels(_word)
 
 
 def node_state(state: NodeState, capacity: int, residents: int) -> None:
