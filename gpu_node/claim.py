@@ -140,12 +140,12 @@ class Claim:
             epoch=epoch,
         )
 
-    async def note_first_frame(self) -> None:
-        """Tell that the first frame was just played; asked once, since a late answer would lie."""
-        owner = self._owner()
-        if owner.incarnation:
-            with contextlib.suppress(StoreUnavailable):
-                await self._registry.note_first_frame(owner)
+    async def note_first_frame(self, ago_s: Callable[[], float]) -> None:
+        """Tell that the first frame was played, until that is known; *ago_s* tells how long ago."""
+        await self._ask(
+            lambda owner: self._registry.note_first_frame(owner, ago_s=ago_s()),
+            is_fenced=_says_fenced,
+        )
 
     async def credit(self, lost_s: float) -> None:
         """Put the session's limit off by what losses of its room have taken here, in all."""

@@ -364,7 +364,9 @@ class Runner:
             self._aside("credit", self._credit(stage.lost_s))
 
     async def _note_first_frame(self) -> None:
-        await self._claim.note_first_frame()
+        clock = self._backstage.clock
+        played_at_s = clock.monotonic_s()
+        await self._claim.note_first_frame(lambda: clock.monotonic_s() - played_at_s)
         await until_available(self._bundle.pack)  # or it is brought back as one that never played
 
     async def _credit_while_dark(self, stage: Stage) -> None:

@@ -81,7 +81,9 @@ class Examination:
                     "validation",
                     Outcome.FAILED,
                     f"{'; '.join(finding.told for finding in judged.refused)}.",
-                    "A node doesn't load the file unless it is told --skip-validation.",
+                    "A node doesn't load the file unless it is told --skip-validation."
+                    if judged.can_run
+                    else "Nothing can load it.",
                 )
             )
             return False

@@ -63,6 +63,8 @@ class Finding:
     """0: about the file as a whole."""
     text: str
     refused_by_basic: bool = False
+    fatal: bool = False
+    """Python can't run the file at all, whoever wants it."""
 
     @property
     def told(self) -> str:

@@ -44,10 +44,15 @@ class Judged:
         told = [finding.told for finding in self.refused[:_MOST_TOLD]]
         if len(self.refused) > _MOST_TOLD:
             told.append(f"and {len(self.refused) - _MOST_TOLD} more")
-        return (
-            f"{self.path.name} isn't loaded: {'; '.join(told)}. If it is meant as it stands,"
-            " --skip-validation loads it all the same."
-        )
+        sentence = f"{self.path.name} isn't loaded: {'; '.join(told)}."
+        if not self.can_run:
+            return sentence
+        return f"{sentence} If it is meant as it stands, --skip-validation loads it all the same."
+
+    @property
+    def can_run(self) -> bool:
+        """Whether Python could run it at all: then it is the operator's choice."""
+        return not any(one.fatal for one in self.refused)
 
 
 def judge(path: Path, level: Level) -> Judged:
@@ -77,12 +82,12 @@ def look_at(path: Path) -> tuple[Finding, ...]:
         return (_fatal(0, f"it can't be read: {error.strerror}"),)
     if len(raw) > LIMIT_BYTES:
         size = f"{len(raw) / LIMIT_BYTES:.1f} MB"
-        return (_fatal(0, f"it has {size}, 1 MB is the limit: keep data in files of their own"),)
+        return (_refused(0, f"it has {size}, 1 MB is the limit: keep data in files of their own"),)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        return (_fatal(line, "isn't UTF-8: save the file in that encoding"),)
+        return (_refused(line, "isn't UTF-8: save the file in that encoding"),)
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -93,5 +98,9 @@ def look_at(path: Path) -> tuple[Finding, ...]:
     return tuple(sorted(findings_in(tree), key=lambda finding: finding.line))
 
 
-def _fatal(line: int, text: str) -> Finding:
+def _refused(line: int, text: str) -> Finding:
     return Finding(line=line, text=text, refused_by_basic=True)
+
+
+def _fatal(line: int, text: str) -> Finding:
+    return Finding(line=line, text=text, refused_by_basic=True, fatal=True)

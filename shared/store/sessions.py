@@ -115,10 +115,13 @@ class Sessions:
             case _:
                 return Fenced()
 
-    async def note_first_frame(self, owner: Owner) -> FirstFrame:
-        """Note that the first frame of this assignment was just played; once per epoch."""
+    async def note_first_frame(self, owner: Owner, *, ago_s: float = 0.0) -> FirstFrame:
+        """Note that the first frame of this assignment was played so long ago; once per epoch."""
         word, _ = await self._connection.call(
-            "note_first_frame", pool_of(owner.session_id), **_named(owner)
+            "note_first_frame",
+            pool_of(owner.session_id),
+            **_named(owner),
+            ago_ms=round(ago_s * 1000),
         )
         return cast("FirstFrame", word)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from shared.errors import StoreUnavailable
+from shared.records import Owner
 from shared.states import SessionState
 from shared.store import Registry
 from tests.support.redis_server import POOL, RawRedis
@@ -26,6 +28,37 @@ async def test_the_first_frame_is_noted_under_its_epoch(redis_url: str, registry
         await wait_until(is_noted, "the first frame is noted")
         told = [event.what async for event in registry.trail.read(POOL) if event.session_id]
         assert told[-2:] == ["running", "first_frame"]
+
+
+async def test_a_first_frame_in_an_outage_is_noted_after_it(
+    redis_url: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the time at which it was played, not with that of the answer."""
+    async with running_node(redis_url, registry) as node:
+        own = node.agent._parts.registry
+        asked_s, note = list[float](), own.note_first_frame
+
+        async def note_first_frame(owner: Owner, *, ago_s: float) -> str:
+            asked_s.append(ago_s)
+            if len(asked_s) < 4:
+                raise StoreUnavailable(why="the test says so")
+            return await note(owner, ago_s=ago_s)
+
+        monkeypatch.setattr(own, "note_first_frame", note_first_frame)
+        session_id, _ = await node.play(chunks=1000)
+
+        async def noted_at_ms() -> int | None:
+            facts = await registry.inspection.look(POOL, sessions=[session_id])
+            (session,) = facts.sessions
+            return session.number("first_frame")
+
+        at_ms = await wait_until(noted_at_ms, "the first frame is noted", timeout_s=20)
+        assert asked_s == sorted(asked_s)
+        assert asked_s[-1] > 3 * 0.25
+        events = [event async for event in registry.trail.read(POOL)]
+        (told,) = (event for event in events if event.what == "first_frame")
+        assert at_ms is not None
+        assert told.at_ms - at_ms >= asked_s[-1] * 1000 - 1
 
 
 async def test_a_registry_that_lost_everything_learns_again_that_it_plays(

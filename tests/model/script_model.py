@@ -31,6 +31,8 @@ class ScriptModel(NodeModel):
         if known in self.sessions:
             self.touch_sessions(known)  # whoever asks again is there
             return ("exists", self.sessions[known].state)
+        if self.gen and not self.knows_run:
+            self.keep()
         if self.line or self.is_held() or self.pick(None) is None:
             newcomers = [n for n in self.line if self.sessions[n].ticket > self.top]
             if len(newcomers) >= queue_size:

@@ -185,7 +185,7 @@ CASES = (
          accepted("i", "starting_pipeline", "joining_room")),
     Case("begin to play", "advance_session", "moved", 29,
          accepted("i", "running", "starting_pipeline")),
-    Case("play a first frame", "note_first_frame", "noted", 16, lambda w: w.owner("a")),
+    Case("play a first frame", "note_first_frame", "noted", 16, lambda w: w.frame("a")),
     Case("give back lost seconds", "credit_session", "credited", 18,
          lambda w: w.owner("a") | {"lost_ms": 700}),
     Case("end, the next steps up", "end_session", "ended", 74, lambda w: w.owner("a") | DONE),

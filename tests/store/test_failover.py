@@ -115,6 +115,16 @@ def test_a_held_line_takes_no_one_who_can_t_wait(world: World) -> None:
     assert world.run("open_session", **world.opening("a", queue_size=1))[0] == "created"
 
 
+def test_the_first_who_comes_after_a_restart_isn_t_served_at_once(world: World) -> None:
+    """What stood in ``free`` is of the run before: with a line that is off it is refused."""
+    world.add_node()
+    world.restart()
+    assert world.run("open_session", **world.opening("a", queue_size=0)) == ("full", [])
+    assert world.free() == []
+    assert world.run("open_session", **world.opening("a", queue_size=1))[0] == "created"
+    assert world.line() == "a"
+
+
 def test_the_same_run_changes_nothing(world: World) -> None:
     """No second grace while the first one runs, and none without cause."""
     world.add_node()

@@ -28,7 +28,7 @@ def counted(world: World, name: str) -> Counted:
 def play(world: World, letter: str) -> None:
     """Lead the session to its first frame on the node that has it."""
     world.bring(letter, "running")
-    assert world.run("note_first_frame", **world.owner(letter))[0] == "noted"
+    assert world.run("note_first_frame", **world.frame(letter))[0] == "noted"
 
 
 def let_pass(world: World, seconds: float, *nodes: str) -> None:
@@ -51,7 +51,7 @@ def test_a_start_lasts_from_the_slot_to_the_first_frame(world: World) -> None:
     world.pass_time(4)
     play(world, "a")
     world.pass_time(9)
-    assert world.run("note_first_frame", **world.owner("a"))[0] == "already"
+    assert world.run("note_first_frame", **world.frame("a"))[0] == "already"
     assert counted(world, "start") == (1, 4)
     assert counted(world, "recovery") == NEVER
 

@@ -14,7 +14,7 @@ def test_the_first_frame_is_noted_once(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     world.pass_time(1.5)
-    assert world.call("note_first_frame", **world.owner("a")) == ("noted", [])
+    assert world.call("note_first_frame", **world.frame("a")) == ("noted", [])
     assert world.changes == {
         "s:a first_frame": str(T + 1_500),
         "s:a first_frame_epoch": str(world.epoch("a")),
@@ -26,20 +26,31 @@ def test_the_first_frame_is_noted_once(world: World) -> None:
         "ev 7": "first_frame a n1",
     }
     world.pass_time(1)
-    assert world.call("note_first_frame", **world.owner("a")) == ("already", [])
+    assert world.call("note_first_frame", **world.frame("a")) == ("already", [])
     assert world.changes == {}
+
+
+def test_a_frame_that_is_told_late_is_noted_when_it_was(world: World) -> None:
+    """And nothing is counted that the time of an outage would be part of."""
+    world.add_node()
+    world.bring("a", "running")
+    world.pass_time(30)
+    assert world.call("note_first_frame", **world.frame("a", ago_ms=29_000)) == ("noted", [])
+    assert world.fact(f"s:{sid('a')}", "first_frame") == str(T + 1_000)
+    assert world.fact("ctr", "n_start_ms") == ""
+    assert world.call("note_first_frame", **world.frame("a", ago_ms=31_000)) == ("already", [])
 
 
 def test_a_moved_session_has_a_first_frame_of_its_new_epoch(world: World) -> None:
     """The one of the lost node is overwritten; the audit trail keeps both."""
     world.add_node("n1")
     world.bring("a", "running")
-    world.run("note_first_frame", **world.owner("a"))
+    world.run("note_first_frame", **world.frame("a"))
     world.kill("n1")
     world.add_node("n2")
     world.bring("a", "running")
     assert world.state("a") == "running n2"
-    assert world.call("note_first_frame", **world.owner("a")) == ("noted", [])
+    assert world.call("note_first_frame", **world.frame("a")) == ("noted", [])
     assert world.fact(f"s:{sid('a')}", "first_frame_epoch") == str(world.epoch("a"))
 
 
@@ -48,7 +59,7 @@ def test_nothing_is_played_before_it_runs(world: World, state: str) -> None:
     """A call in another state isn't about this session's play."""
     world.add_node()
     world.bring("a", state)
-    assert world.call("note_first_frame", **world.owner("a")) == ("fenced", [])
+    assert world.call("note_first_frame", **world.frame("a")) == ("fenced", [])
     assert world.changes == {}
 
 
@@ -59,6 +70,6 @@ def test_only_the_owner_is_heard(world: World, stranger: dict[str, str | int]) -
     """Another node, another life, another epoch, another session."""
     world.add_node()
     world.bring("a", "running")
-    call = {**world.owner("a"), **stranger}
+    call = {**world.frame("a"), **stranger}
     assert world.call("note_first_frame", **call) == ("fenced", [])
     assert world.changes == {}

@@ -28,7 +28,7 @@ def test_it_keeps_since_when_something_is_seen(world: World) -> None:
     world.add_node()
     world.bring("a", "running")
     assert "first_frame" not in json.loads(world.bundle("a"))["record"]
-    world.run("note_first_frame", **world.owner("a"))
+    world.run("note_first_frame", **world.frame("a"))
     kept = json.loads(world.bundle("a"))["record"]
     assert kept["first_frame_epoch"] == str(world.epoch("a"))
     assert kept["first_frame"] == world.fact(f"s:{sid('a')}", "first_frame")

@@ -253,6 +253,10 @@ class World:
             "epoch": self.epoch(letter),
         }
 
+    def frame(self, letter: str, *, ago_ms: int = 0) -> dict[str, Argument]:
+        """Arguments of `note_first_frame` by the session's owner."""
+        return {**self.owner(letter), "ago_ms": ago_ms}
+
     def step(self, letter: str, target: str, **named: Argument) -> dict[str, Argument]:
         """Arguments of `advance_session` by the session's owner."""
         life = self.lives[self.fact(self._s(letter), "node")]

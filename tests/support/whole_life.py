@@ -20,7 +20,7 @@ def live(world: World) -> None:
     world.bring("b", "joining_room")
     world.open("c", "d")
     world.beat()
-    world.run("note_first_frame", **world.owner("a"))
+    world.run("note_first_frame", **world.frame("a"))
     world.run("credit_session", **world.owner("a"), lost_ms=700)
     world.run("rebase_epoch", **world.owner("a"), seen=world.epoch("a") + 1)
     world.run("set_node_admin", **world.order("n1", "open"))

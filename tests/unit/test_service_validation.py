@@ -211,6 +211,14 @@ def test_a_refusal_is_one_sentence_with_the_way_out(tmp_path: Path) -> None:
     assert validated(path, Level.NONE) == ()
 
 
+@pytest.mark.parametrize("raw", [b"def broken(:", b"x = \0"])
+def test_no_flag_is_offered_that_can_t_help(tmp_path: Path, raw: bytes) -> None:
+    """What Python can't run isn't loaded by leaving the look out."""
+    with pytest.raises(ServiceLoadFailed) as caught:
+        validated(written(tmp_path, raw), Level.BASIC)
+    assert "--skip-validation" not in str(caught.value)
+
+
 def test_our_own_services_pass_the_strictest_level() -> None:
     """The demo world, and whatever else is shipped."""
     for path in DEMO_WORLD.parent.glob("*.py"):

@@ -11,7 +11,6 @@
 -- Publishes: w:<nid> assign; r:<replica>
 -- Include: core, generation, settled, moving
 local DISPATCH_BUDGET = 64
-
 local nid, record = node_id, key('n', node_id)
 local n = read_fields(record, {'inc', 'stamp', 'ttl', 'state', 'media_ok', 'beat', 'mates', 'gen', 'rest',
   'settled', 'settled_until', 'drain_at'})
@@ -96,4 +95,5 @@ local is_quiet = #todo + #kills + #adopt == 0 and #list == #members and not is_r
 settle(nid, n, is_quiet and n.media_ok == '1' and media_ok == '1', said)
 refresh_free(nid)
 dispatch(DISPATCH_BUDGET)
-return with_move(n, {'ok', owned, todo, kills, adopt})
+local reply = {'ok', owned, todo, kills, adopt}
+return with_move(n, reply)

@@ -1,14 +1,17 @@
 #!lua flags=allow-oom
 -- Note when the first frame of an assignment was played: the user's play clock starts there.
 -- What ends with it is counted here and nowhere else: how long a start took, a recovery, an empty slot.
+-- Told late, because nobody answered, it was so long ago; no duration is counted then, since registry
+-- time may have stood still meanwhile.
 -- Guarantee: once per epoch, by the exact owner; a repeat changes nothing.
 -- KEYS: prefix
--- ARGV: now_ms, node_id, incarnation, session_id, epoch
+-- ARGV: now_ms, node_id, incarnation, session_id, epoch, ago_ms
 -- Touches: s:<sid>, n:<nid>, free, ctr, ev
 -- Replies: noted, already, fenced
 -- Fields: none
 -- Publishes: r:<replica>
 -- Include: core, generation, durations, owner
+local LATE_MS = 2000
 local DIED = {node_died = true, node_lost_it = true, service_lost = true, gpu_lost = true}
 
 local sid, record = session_id, key('s', session_id)
@@ -18,9 +21,10 @@ if s[2] == epoch then return {'already'} end
 if s[1] ~= 'running' then return {'fenced'} end
 
 keep_registry_time()
-redis.call('HSET', record, 'first_frame', now, 'first_frame_epoch', epoch)
+redis.call('HSET', record, 'first_frame', text(now - tonumber(ago_ms)), 'first_frame_epoch', epoch)
+local is_late = tonumber(ago_ms) > LATE_MS
 local function count_since(since, name)
-  count_duration(name, math.max(rt - tonumber(since), 0))
+  if not is_late then count_duration(name, math.max(rt - tonumber(since), 0)) end
 end
 
 local lost_at, why = string.match(text(s[5]), '^(%d+) (%S+)$')

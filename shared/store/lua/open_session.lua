@@ -41,6 +41,7 @@ local existing = session_fields(sid)
 if existing then return exists(sid, existing) end
 
 -- Served at once, or one more waiter: returned sessions don't count, their tickets are lower.
+if is_after_restart() then keep_registry_time() end    -- then nobody is served at once, whatever `free` says
 local servable = redis.call('ZCARD', key('q')) == 0 and not is_held() and pick_node({nodes = {}})
 if is_over_limit(identity_hash, servable, most_waiting, most_active) then
   drop_unclaimed_image()

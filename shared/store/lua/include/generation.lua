@@ -3,8 +3,15 @@
 -- every node of the restored registry has beaten, so that what is given away isn't still held somewhere.
 local HOLD_SHARE = 0.4            -- of a lease: two beats and a bit
 
+local run_now
+
+local function present_run()
+  run_now = run_now or string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  return run_now
+end
+
 local function note_generation()
-  local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  local run = present_run()
   if pool.run == run then return end
   local is_new = not pool.run                   -- an empty registry: there is nothing to wait for
   pool.run, pool.gen = run, tostring(tonumber(pool.gen or 0) + 1)
@@ -22,6 +29,11 @@ local function keep_registry_time()
   pool.is_kept = true
   redis.call('HSET', CTR, 'rt', rt, 'rt_wall', now)
   note_generation()
+end
+
+-- Whether this is the first call since the server became another run: what stands in `free` is older.
+local function is_after_restart()
+  return pool.run and pool.run ~= present_run()
 end
 
 -- R15: the highest schema that was ever written here; whoever starts compares it with its own.
