@@ -64,7 +64,7 @@ def _below(asset_root: Path | None, image_path: object) -> Path:
     try:
         path = (root / image_path).resolve()
         found = path.is_relative_to(root) and path.is_file()
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # the last: a link that leads to itself
         found = False
     if not found:
         raise InvalidConfig("image_path names no file that this node offers.")

@@ -194,6 +194,25 @@ def test_an_unreachable_redis_is_told(start: Start) -> None:
     assert_mistake(start(REDIS_URL="redis://127.0.0.1:9/0"), "Redis", "--redis-url")
 
 
+def test_a_replica_that_others_can_reach_makes_a_key_and_tells_it_once(start: Start) -> None:
+    """On standard error alone, so that it ends in no log; whoever has it is let in."""
+    replica = start(HOST="0.0.0.0")
+    port = replica.address().rsplit(":", 1)[1]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        assert client.get(SESSIONS).status_code == 401
+        assert client.get("/v1/stream/health").status_code == 200
+        replica.signal(signal.SIGTERM)
+    _, told = replica.result()
+    (key,) = re.findall(r"^grk_admin_\S+$", told, re.MULTILINE)
+    again = start(HOST="0.0.0.0")
+    port = again.address().rsplit(":", 1)[1]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        assert client.get(SESSIONS, headers={"Authorization": f"Bearer {key}"}).status_code == 200
+        again.signal(signal.SIGTERM)
+    _, told = again.result()
+    assert key not in told
+
+
 def test_no_auth_and_a_key_contradict_each_other(start: Start) -> None:
     """Exit 2: it must not be left to a guess whether the replica is open."""
     replica = start(NO_AUTH="1", ADMIN_KEY="k" * 32)

@@ -52,6 +52,20 @@ def test_any_other_path_is_refused(tmp_path: Path, path: str, where: str) -> Non
         config_of(root, **ways[where])
 
 
+def test_a_link_out_of_the_asset_root_is_no_way_out(tmp_path: Path) -> None:
+    """Neither of a file nor of a folder; where a link leads counts, not where it lies."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "secret").touch()
+    (root / "file").symlink_to(outside / "secret")
+    (root / "folder").symlink_to(outside)
+    (root / "round").symlink_to(root / "round")
+    for path in ("file", "folder/secret", "folder/../outside/secret", "round"):
+        with pytest.raises(InvalidConfig, match="names no file"):
+            config_of(root, image_path=path)
+
+
 def test_without_an_asset_root_there_are_no_paths(tmp_path: Path) -> None:
     """The default."""
     with pytest.raises(InvalidConfig, match="offers no files"):
