@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from control_plane.cli.words import RETURNED_BECAUSE, reason_words
+from control_plane.operator_words import RETURNED_BECAUSE, reason_words
 from control_plane.stories import story_of
 from scripts.chaos_run.processes import ROOT, environment
 from shared.events import Event

@@ -8,7 +8,6 @@ event that comes twice, or a stream that is over before the session is.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable
 from http import HTTPStatus
@@ -34,12 +33,25 @@ class EventStream:
         self.record: dict[str, Any] | None = {}
         """What the last event told; None while nobody knows the session."""
         self.faults: list[str] = []
+        self.told: list[int] = []
+        """The numbers of the events that had one, in the order in which they came."""
+        self._times_open = 0
+
+    def note_open(self, *, again: bool) -> None:
+        """It is open and will tell; *again*: it was cut before. For whoever counts."""
+
+    def note_refused(self, why: str) -> None:
+        """It couldn't be opened."""
 
     async def run(self) -> None:
         """Follow until the session has ended."""
         while not self._is_over():
-            with contextlib.suppress(httpx.TransportError):
+            times_open = self._times_open
+            try:
                 await self._follow_once()
+            except httpx.TransportError as error:
+                if times_open == self._times_open:
+                    self.note_refused(repr(error))
             await asyncio.sleep(_AGAIN_S)
 
     def _is_over(self) -> bool:
@@ -49,12 +61,16 @@ class EventStream:
         url = f"{self._any_address()}/v1/stream/sessions/{self._session_id}/events"
         headers = {"Last-Event-ID": str(self._last_id)} if self._last_id else {}
         async with self._http.stream("GET", url, headers=headers, timeout=_TIMES) as answer:
+            if answer.status_code != HTTPStatus.OK:
+                self.note_refused(f"it answered {answer.status_code}")
             if answer.status_code == HTTPStatus.NOT_FOUND:
                 self.record = None
             elif answer.status_code == HTTPStatus.NO_CONTENT:
                 self.faults.append("the stream was over before the session's end was told")
                 self.record = None
             elif answer.is_success:
+                self.note_open(again=self._times_open > 0)
+                self._times_open += 1
                 await self._read(answer)
             elif answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
                 self.faults.append(f"the stream answered {answer.status_code}")
@@ -74,6 +90,8 @@ class EventStream:
         number = int(fields.get("id", 0))
         if number and number == self._last_id:
             self.faults.append(f"event {number} ({fields['event']}) was told twice")
+        if number:
+            self.told.append(number)
         self._last_id = number or self._last_id
         data = json.loads(fields["data"])
         if data.get("reason") == "unknown_session":

@@ -76,7 +76,7 @@ class Fleet:
         self._flavour = flavour
         self._graveyard = Graveyard()
         self._redis_port = free_port()
-        self._api_ports = {name: free_port() for name in REPLICAS}
+        self.api_ports = {name: free_port() for name in REPLICAS}
         self.proxies = {
             name: FaultProxy(
                 port=free_port(),
@@ -98,7 +98,7 @@ class Fleet:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where the replicas are."""
-        return tuple(f"http://127.0.0.1:{port}" for port in self._api_ports.values())
+        return tuple(f"http://127.0.0.1:{port}" for port in self.api_ports.values())
 
     async def open(self) -> None:
         """Start everything and return when sessions could be served."""
@@ -109,9 +109,7 @@ class Fleet:
             await proxy.open()
         redis = redis_with_file(self.folder / REDIS, self._redis_port, flavour=self._flavour)
         for spec in (redis, *map(self._replica, REPLICAS), *map(self._node, NODES)):
-            self.members[spec.name] = Member(
-                spec, log_dir=self.folder / "logs", graveyard=self._graveyard
-            )
+            self.members[spec.name] = self.member_of(spec)
         await self.members[REDIS].start()
         await self.members[REDIS].ready(_UP_WITHIN_S)
         self._watch = asyncio.create_task(self.append_only.watch(), name="watch the file")
@@ -119,6 +117,10 @@ class Fleet:
             await member.start()
         if missing := await self.missing(scaled_s(_UP_WITHIN_S)):
             raise RuntimeError(f"the fleet doesn't come up: {missing}; logs are in {self.folder}")
+
+    def member_of(self, spec: ChildSpec) -> Member:
+        """Return a process that is closed with the fleet, not started yet."""
+        return Member(spec, log_dir=self.folder / "logs", graveyard=self._graveyard)
 
     async def heal(self) -> list[str]:
         """Undo all faults and start whatever is down; returns what doesn't come back."""
@@ -177,7 +179,7 @@ class Fleet:
     # --- what the processes are -----------------------------------------------------------------
 
     def _replica(self, name: str) -> ChildSpec:
-        return replica(name, self._api_ports[name], self._settings(name, _REPLICA))
+        return replica(name, self.api_ports[name], self._settings(name, _REPLICA))
 
     def _node(self, name: str) -> ChildSpec:
         return node(

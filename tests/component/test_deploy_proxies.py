@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import shutil
-import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,8 +19,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from scripts.deploy_files import DEPLOY, here
 from shared.embedded.ports import free_port
+from tests.support.load_balancer import is_installed, load_balancer
 from tests.support.wait import scaled_s, wait_until
 
 SESSIONS = "/v1/stream/sessions"
@@ -112,33 +110,6 @@ ADMISSION = {
 """Who this machine is, and what is changed in the files for that."""
 
 
-@contextmanager
-def proxy(
-    name: str, folder: Path, port: int, behind: tuple[Behind, Behind], *, who: str
-) -> Iterator[None]:
-    """Run a proxy with its shipped file and these ports."""
-    file = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
-    text = here(
-        DEPLOY / file, folder, ports={f"replica-{i}": b.port for i, b in enumerate(behind, 1)}
-    )
-    for old, new in ADMISSION[who].items():
-        text = text.replace(old, new)
-    text = text.replace("listen 8080", f"listen 127.0.0.1:{port}")
-    config = folder / file
-    text = text.replace("maxconn 20000", "maxconn 200")  # a test may open few descriptors
-    config.write_text(text.replace("bind :8080", f"bind 127.0.0.1:{port}"))
-    alone = ("-g", "daemon off; master_process off;", "-c") if name == "nginx" else ("-db", "-f")
-    program = shutil.which(name, path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin")
-    if program is None:
-        pytest.skip(f"{name} isn't installed")
-    process = subprocess.Popen([program, *alone, str(config)], stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture
 def who() -> str:
     """Who this machine is to the proxy; a test may be somebody else."""
@@ -149,17 +120,19 @@ def who() -> str:
 async def scene(request: pytest.FixtureRequest, tmp_path: Path, who: str) -> AsyncIterator[Scene]:
     """One of the proxies with two servers behind it, all serving."""
     behind = (Behind(), Behind())
-    port = free_port()
     async with AsyncExitStack() as exits:
         for one in behind:
             server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
             exits.push_async_callback(one.aclose)
             exits.callback(server.close)
             one.port = server.sockets[0].getsockname()[1]
-        exits.enter_context(proxy(request.param, tmp_path, port, behind, who=who))
-        address = f"http://127.0.0.1:{port}"
+        if not is_installed(request.param):
+            pytest.skip(f"{request.param} isn't installed")
+        ports = [one.port for one in behind]
+        proxy = load_balancer(request.param, tmp_path, free_port(), ports, ADMISSION[who])
+        exits.enter_context(proxy.running())
         client = await exits.enter_async_context(
-            httpx.AsyncClient(base_url=address, timeout=scaled_s(20), trust_env=False)
+            httpx.AsyncClient(base_url=proxy.address, timeout=scaled_s(20), trust_env=False)
         )
 
         async def serves() -> bool:
