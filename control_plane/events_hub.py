@@ -203,7 +203,8 @@ class EventsHub:
         if not self._subscribed.is_set():  # what is read before could change unnoticed
             await _within(_SUBSCRIBED_WITHIN_S, self._subscribed)
         if not self._named:
-            await _within(_TICK_S, self._wake)
+            line_s = min(map(self._lines.due_in_s, self._placed), default=_TICK_S)
+            await _within(min(line_s, _TICK_S), self._wake)
         self._wake.clear()
 
     def _due(self) -> list[str]:
@@ -252,7 +253,10 @@ class EventsHub:
 
     async def _follow_lines(self) -> None:
         """Tell places from each line that somebody here waits in."""
-        for pool in {followed.pool for followed in self._followed.values() if followed.waits}:
+        pools = {followed.pool for followed in self._followed.values() if followed.waits}
+        for pool in self._placed.keys() - pools:
+            del self._placed[pool]  # nobody waits there now, so nothing becomes due
+        for pool in pools:
             reading = await self._lines.read(pool)
             if self._placed.get(pool) is reading:
                 continue

@@ -19,8 +19,8 @@ from shared.records import Queued, SessionRecord
 from shared.store import Registry
 from shared.waiting import Line
 
-KEPT_S = 0.9
-"""A little under a second, so that a change of place is told within one."""
+KEPT_S = 0.75
+"""So that a change of place is told within a second, also to the last of a thousand clients."""
 
 
 class Reading:
@@ -68,6 +68,11 @@ class Lines:
                 known = Reading(await self._registry.line(pool), now_s)
                 self._readings[pool] = known
         return known
+
+    def due_in_s(self, pool: str) -> float:
+        """Return how long the latest reading of *pool* will still be handed out, at least 0."""
+        known = self._readings.get(pool)
+        return 0.0 if known is None else max(known.asked_s + KEPT_S - time.monotonic(), 0.0)
 
     async def estimate(self, record: SessionRecord) -> Estimate | None:
         """Return how long *record* will wait; None if it doesn't, or if that is unknown."""

@@ -116,6 +116,12 @@ class RedisServer:
         self._signal(signal.SIGCONT)
 
     @property
+    def pid(self) -> int:
+        """The process that answers."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether it would answer."""
         return self._process is not None and not self._is_paused
