@@ -33,6 +33,8 @@ class ReplicaProcess:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.said: list[str] = []
+        """All that it wrote to standard out, its log included."""
         self._lines: SimpleQueue[str] = SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -40,6 +42,7 @@ class ReplicaProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            self.said.append(line)
             self._lines.put(line)
 
     def address(self) -> str:
