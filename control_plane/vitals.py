@@ -92,14 +92,21 @@ class Vitals:
         Raises:
             StoreUnavailable: Redis is out.
         """
+        return await self._told("session_capacity")
+
+    async def node_options(self) -> dict[str, dict[str, Any]]:
+        """Return by node how it was set; raises `StoreUnavailable`."""
+        return await self._told("options")
+
+    async def _told(self, field: str) -> dict[str, dict[str, Any]]:
         told: dict[str, dict[str, Any]] = {}
         for seen in await self.snapshots():
             names = [node.node_id for node in seen.nodes]
             facts = await self._registry.inspection.look(seen.pool, nodes=names)
             for node in facts.nodes:
-                profile = json.loads(node.record.get("session_capacity") or "null")
-                if isinstance(profile, dict):
-                    told[node.node_id] = profile
+                found = json.loads(node.record.get(field) or "null")
+                if isinstance(found, dict):
+                    told[node.node_id] = found
         return told
 
     async def _take_snapshots(self) -> tuple[Snapshot, ...] | StoreUnavailable:

@@ -24,7 +24,6 @@ import structlog
 from gpu_node import metrics
 from gpu_node.assignments import Assignments
 from gpu_node.backstage import Backstage, RoomKeeper
-from gpu_node.gpu_watch import EVERY_S as GPUS_EVERY_S
 from gpu_node.gpu_watch import GpuWatch, Reader
 from gpu_node.heartbeat import Heartbeat, Link, NodeLease
 from gpu_node.http import NodeHttp, health_of
@@ -41,14 +40,13 @@ from shared.errors import ServiceLoadFailed, StoreUnavailable
 from shared.ids import new_boot_ids
 from shared.lifecycle import Background, repeat
 from shared.loop_lag import watch_loop
+from shared.node_profile import NodeProfile, NodeProgress
 from shared.records import (
     Assignment,
     BeatConfirmed,
     BeatReply,
     BeatStale,
     MustRegister,
-    NodeProfile,
-    NodeProgress,
     Registered,
     RegisterLater,
     RegisterReply,
@@ -179,9 +177,7 @@ class Agent:
             give_up=lambda: self._finish(EXIT_CRASHED),
         )
         reader.start()
-        self._background.start(
-            "gpu watch", repeat(watch.look, name="gpu watch", every_s=GPUS_EVERY_S)
-        )
+        self._background.start("gpu watch", watch.run())
 
     async def _until_asked(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -308,6 +304,7 @@ class Agent:
             release=self._parts.release,
             start_timeout_s=traits.start_timeout_s,
             session_capacity=self.service.session_capacity,
+            options=self._settings.told,
         )
 
     def _on_reply(self, reply: BeatReply) -> None:

@@ -19,10 +19,11 @@ import structlog
 from gpu_node import metrics
 from gpu_node.heartbeat import Heartbeat
 from shared.gpus import GpuFacts, broken, gpus_text
+from shared.lifecycle import repeat
 
 _log = structlog.get_logger()
 
-EVERY_S = 1.0
+_EVERY_S = 1.0
 
 
 class Reader(Protocol):
@@ -73,6 +74,10 @@ class GpuWatch:
         self._give_up = give_up
         self._why = ""
         self._was_unknown = False
+
+    async def run(self) -> None:
+        """Look for ever."""
+        await repeat(self.look, name="gpu watch", every_s=_EVERY_S)
 
     async def look(self) -> None:
         """Tell how the GPUs are, and act if that has changed for the node."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from gpu_node.heartbeat import Heartbeat
 from shared.clock import Clock
 from shared.errors import StoreUnavailable
-from shared.records import NodeProgress
+from shared.node_profile import NodeProgress
 
 _EVERY_S = 1.0
 

@@ -158,6 +158,15 @@ class NodeSettings(SharedSettings):
         return Level.NONE if self.skip_validation else self.validation_level
 
     @property
+    def told(self) -> dict[str, object]:
+        """What clients and operators are told of a node's options, under the reference's names."""
+        return {
+            "control_idle_timeout": self.control_idle_timeout_s,
+            "worker_mode": self.worker_mode,
+            "configured_max_sessions_per_worker": self.max_sessions_per_worker,
+        }
+
+    @property
     def capacity_limit(self) -> int | None:
         """The operator's limit of sessions; None without one."""
         limit = self.max_sessions_per_worker

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shared.node_profile import NodeProfile, NodeProgress
 from shared.states import Admin, Judgement, NodeState, Reason, SessionState
 from shared.waiting import NO_LIMITS, IdentityLimits, Suspect
 
@@ -121,38 +122,6 @@ class EndedHere:
     session_id: str
     epoch: int
     reason: Reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeProfile:
-    """What a node says of itself once per life."""
-
-    service: str
-    """File name of the service, for people."""
-    mode: str
-    """bidirectional or server_push."""
-    host: str
-    pid: int
-    release: str
-    start_timeout_s: float = 0.0
-    """The service's own limit for starting a pipeline session; 0: the session's applies."""
-    session_capacity: dict[str, object] | None = None
-    """How the service came to its number of sessions, for people; not part of a snapshot."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeProgress:
-    """How a node's service comes up; told while it does and after it failed."""
-
-    step: str
-    """validating, loading, starting, warming_up or failed; a newer release may know more."""
-    seconds: float
-    """Since the node began with it."""
-    attempt: int = 1
-    line: str = ""
-    """The last line that the service wrote or logged."""
-    error: str = ""
-    """Why the last attempt failed, in the service's own words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from shared.records import NodeRecord, Snapshot
 from shared.states import Admin, Judgement, NodeState
 
 _READY_STATES = frozenset((NodeState.IDLE, NodeState.BUSY))
+_OPTIONS = ("configured_max_sessions_per_worker", "control_idle_timeout", "worker_mode")
 _KIND = {"service_type": "stream", "transport": "livekit"}
 
 
@@ -76,6 +77,7 @@ def health_routes(
             "max_sessions_per_worker": min((node.capacity for node in nodes), default=None),
             "queue_size": settings.queue_size,
             "pools": settings.pools,
+            **await _options(vitals),
             "session_capacity": await _capacities_or_none(vitals),
             "coming_up": {node.node_id: asdict(node.progress) for node in nodes if node.progress},
             "closed": not access.is_open,
@@ -117,6 +119,15 @@ async def _snapshots_or_none(vitals: Vitals) -> tuple[Snapshot, ...] | None:
         return await vitals.snapshots()
     except StoreUnavailable:
         return None
+
+
+async def _options(vitals: Vitals) -> dict[str, Any]:
+    """How the nodes were set: the first one's, as with the service's name; None if unknown."""
+    try:
+        told = list((await vitals.node_options()).values())
+    except StoreUnavailable:
+        told = []
+    return {name: told[0].get(name) if told else None for name in _OPTIONS}
 
 
 async def _capacities_or_none(vitals: Vitals) -> dict[str, dict[str, Any]] | None:

@@ -6,13 +6,13 @@ import json
 import secrets
 
 from shared.errors import NodeChanged, UnknownNode
+from shared.node_profile import NodeProgress
 from shared.records import (
     Beat,
     BeatConfirmed,
     BeatReply,
     BeatStale,
     MustRegister,
-    NodeProgress,
     Registered,
     RegisterLater,
     RegisterReply,
@@ -53,6 +53,7 @@ class Nodes:
             profile=replies.profile_json(registration.profile),
             start_ms=round(registration.profile.start_timeout_s * 1000),
             session_capacity=json.dumps(registration.profile.session_capacity),
+            options=json.dumps(registration.profile.options),
             residents=json.dumps([[r.session_id, str(r.epoch)] for r in registration.residents]),
         )
         match word:

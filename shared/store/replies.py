@@ -11,12 +11,11 @@ from typing import cast
 
 from pydantic_core import to_json
 
+from shared.node_profile import NodeProfile, NodeProgress
 from shared.records import (
     Assignment,
     Ending,
     Kill,
-    NodeProfile,
-    NodeProgress,
     NodeRecord,
     Return,
     SessionLimits,

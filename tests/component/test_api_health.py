@@ -8,11 +8,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from control_plane.app import Replica
-from shared.records import NodeProgress
+from shared.node_profile import NodeProgress
 from shared.states import NodeState, Reason
 from tests.support import played_node
 from tests.support.replica import BeginNode, Client, served, settings_for
 from tests.support.room_service import RoomService
+from tests.support.running_node import node_settings
 from tests.support.wait import wait_until
 
 HEALTH_FIELDS = {
@@ -97,6 +98,24 @@ async def test_a_slot_whose_clean_up_hangs_is_seen(
             return bool((await api.get("/v1/stream/health")).json()["status"] == "degraded")
 
         await wait_until(is_degraded, "health tells of the slot")
+
+
+async def test_the_metadata_tell_how_the_nodes_were_set(
+    api: Client, begin_node: BeginNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the names that the reference gives it; without a node nobody knows."""
+    metadata = (await api.get("/v1/service/metadata")).json()
+    assert metadata["control_idle_timeout"] is None
+    options = node_settings("redis://127.0.0.1:1/0", control_idle_timeout_s=7).told
+    monkeypatch.setattr(played_node, "PROFILE", replace(played_node.PROFILE, options=options))
+    await begin_node()
+
+    async def told() -> bool:
+        metadata = (await api.get("/v1/service/metadata")).json()
+        set_to = [metadata[name] for name in options]
+        return set_to == [7, "in-process", 1]
+
+    await wait_until(told, "the metadata tell it")
 
 
 async def test_the_metadata_tell_how_each_node_came_to_its_capacity(

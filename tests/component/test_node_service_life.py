@@ -11,7 +11,8 @@ import pytest
 
 from gpu_node import service_life
 from shared.errors import ServiceLoadFailed
-from shared.records import NodeProgress, NodeRecord
+from shared.node_profile import NodeProgress
+from shared.records import NodeRecord
 from shared.states import NodeState, Reason, SessionState
 from shared.store import Registry
 from tests.support.redis_server import POOL

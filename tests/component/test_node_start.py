@@ -11,7 +11,8 @@ import pytest
 
 from gpu_node.settings import remove_proxy_variables
 from shared.errors import ServiceLoadFailed, StartupError
-from shared.records import NodeProfile, Registered, Registration
+from shared.node_profile import NodeProfile
+from shared.records import Registered, Registration
 from shared.states import NodeState, SessionState
 from shared.store import Registry
 from tests.support.node_process import NodeProcess

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.records import NodeProgress
+from shared.node_profile import NodeProgress
 from shared.store import replies
 from shared.store.replies import progress_json
 from tests.support.scenario import World

@@ -23,6 +23,7 @@ def test_a_life_begins(world: World) -> None:
         "n:n1 profile": '{"pid":7}',
         "n:n1 start_ms": "0",
         "n:n1 session_capacity": "null",
+        "n:n1 options": "{}",
         "n:n1 stamp": "0",
         "n:n1 ttl": "10000",
         "n:n1 beat": str(T),

@@ -10,11 +10,11 @@ import asyncio
 from dataclasses import dataclass, field
 
 from shared.ids import new_boot_ids
+from shared.node_profile import NodeProfile
 from shared.records import (
     Assignment,
     Beat,
     BeatConfirmed,
-    NodeProfile,
     Owner,
     Presence,
     Registered,
@@ -45,6 +45,8 @@ class PlayedNode:
     media_ok: bool = True
     state: NodeState | None = None
     """None: idle or busy, by its residents."""
+    gpus: str = ""
+    """What it tells of its GPUs (`shared.gpus.gpus_text`)."""
     _stamp: int = 0
 
     @classmethod
@@ -97,6 +99,7 @@ class PlayedNode:
             draining=False,
             media_ok=self.media_ok,
             residents=tuple(self.residents.values()),
+            gpus=self.gpus,
         )
         reply = await asyncio.to_thread(self.link.beat, beat)
         assert isinstance(reply, BeatConfirmed)

@@ -221,6 +221,7 @@ class World:
             "profile": "{}",
             "start_ms": 0,
             "session_capacity": "null",
+            "options": "{}",
             "residents": "[]",
             **named,
         }

@@ -20,7 +20,7 @@ from control_plane.operator_words import (
 )
 from shared.errors import StartupError
 from shared.facts import NodeFacts
-from shared.records import NodeProgress
+from shared.node_profile import NodeProgress
 from shared.states import Reason, SessionState
 from shared.store.replies import progress_json
 from tests.support.made_facts import NOW_MS, member, node, session, waiting

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.node_profile import NodeProfile
 from shared.records import (
     Assignment,
     Beat,
@@ -16,7 +17,6 @@ from shared.records import (
     EndedHere,
     Kill,
     MustRegister,
-    NodeProfile,
     Presence,
     Resident,
     SessionLimits,

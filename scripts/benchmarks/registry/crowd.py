@@ -156,6 +156,7 @@ class Crowd:
                 profile="{}",
                 start_ms=0,
                 session_capacity="null",
+                options="{}",
                 residents="[]",
             )
             for name in names

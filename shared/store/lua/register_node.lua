@@ -4,7 +4,7 @@
 -- at once: the younger waits for the older one's lease, a life that was replaced is told to exit, but
 -- none by a late copy of its own process's earlier call.
 -- KEYS: prefix
--- ARGV: now_ms, node_id, boot_id, previous, ttl_ms, capacity, state, profile, start_ms, session_capacity, residents
+-- ARGV: now_ms, node_id, boot_id, previous, ttl_ms, capacity, state, profile, start_ms, session_capacity, options, residents
 -- Touches: q, s:<sid>, sd:<sid>, sp:<sid>, a:<sid>, idem:<hash>, n:<nid>, ns:<nid>, nodes, free, dl, ctr, ev, holds, ended, id:<hash>
 -- Replies: registered, wait, superseded
 -- Fields: registered: incarnation, list of kept {sid, epoch}; wait: ms
@@ -70,7 +70,7 @@ local inc = next_number('inc', number(previous))
 redis.call('HSET', CTR, 'ttl', ttl_ms)
 redis.call('HSET', record, 'boot', boot_id, 'inc', inc, 'state', state, 'capacity', capacity,
   'draining', 0, 'media_ok', 1, 'profile', profile, 'start_ms', start_ms,
-  'session_capacity', session_capacity, 'stamp', 0, 'ttl', ttl_ms,
+  'session_capacity', session_capacity, 'options', options, 'stamp', 0, 'ttl', ttl_ms,
   'beat', rt, 'registered', now, 'gen', redis.call('HGET', CTR, 'gen'),
   'strangers', strangers)
 if number(previous) == 0 then redis.call('HDEL', record, 'vacant') end   -- a fresh process: nobody waited for it here
