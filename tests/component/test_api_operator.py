@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from control_plane.app import Replica
 from shared.ids import new_session_id
@@ -27,9 +27,8 @@ async def overview(stream: Stream) -> Told:
 
 def only_pool(told: Told) -> dict[str, Any]:
     """Return the one pool of an overview."""
-    (pool,) = told.data["pools"]  # type: ignore[misc]
-    found: dict[str, Any] = pool
-    return found
+    (pool,) = cast("list[dict[str, Any]]", told.data["pools"])
+    return pool
 
 
 async def test_an_overview_shows_the_line_the_nodes_and_the_sessions(

@@ -33,10 +33,12 @@ function Page({ player, view }: { player: Player; view: View }) {
           entry={view.entry}
           notice={view.notice}
           refusal={view.refusal}
+          keyTrouble={view.keyTrouble}
           entering={view.phase === "entering"}
           reachable={view.reachable}
           onEnter={(entry) => player.enter(entry)}
           onCancel={() => player.cancelEntering()}
+          onKey={(key) => player.useKey(key)}
         />
       );
     case "resuming":

@@ -1,45 +1,13 @@
-/** Which page is this address, and how is it started? */
-import { createRoot } from "react-dom/client";
-import { App } from "./App";
-import { exposeForTests } from "./debug";
-import { Player } from "./player/player";
+/** Which page is this address, and how is it started? Each page is a file that only it loads. */
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/card.css";
-import "./styles/stage.css";
-import { parseWatchAddress } from "./watch/address";
-import { Watcher } from "./watch/watcher";
-import { WatchPage } from "./watch/WatchPage";
 
 const container = document.getElementById("root");
 if (container === null) throw new Error("index.html has no #root");
-const root = createRoot(container);
 
-const address = parseWatchAddress(location.pathname, location.hash);
-if (address !== null) {
-  const watcher = new Watcher(address);
-  root.render(<WatchPage watcher={watcher} />);
-  watcher.start();
-  exposeForTests(() => ({
-    state: watcher.getView().record?.status ?? null,
-    picture: watcher.getView().picture,
-    worker: watcher.stage.workerIdentity,
-    frames: watcher.stage.pulse.frames,
-    heardS: watcher.stage.heardS,
-    rttMs: null,
-    sessionId: address.sessionId,
-  }));
+if (/^\/admin\/?$/.test(location.pathname)) {
+  void import("./admin/boot").then(({ boot }) => boot(container));
 } else {
-  const player = new Player();
-  player.boot();
-  root.render(<App player={player} />);
-  exposeForTests(() => ({
-    state: player.getView().record?.status ?? null,
-    picture: player.getView().picture,
-    worker: player.run?.stage.workerIdentity ?? null,
-    frames: player.run?.stage.pulse.frames ?? 0,
-    heardS: player.run?.stage.heardS ?? 0,
-    rttMs: player.getView().numbers.rttMs,
-    sessionId: player.run?.sessionId ?? null,
-  }));
+  void import("./boot").then(({ boot }) => boot(container));
 }

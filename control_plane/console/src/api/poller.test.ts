@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { unreachable } from "./fault";
-import { backoffMs, Poller } from "./poller";
-import type { SessionRecord } from "./types";
+import { unreachable } from "../client/fault";
+import { backoffMs } from "../client/backoff";
+import { Poller } from "./poller";
+import type { SessionRecord } from "../client/types";
 
 const RECORD = { status: "queued" } as SessionRecord;
 

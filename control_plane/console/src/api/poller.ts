@@ -6,19 +6,13 @@
  * comes from a ticker, so that a hidden tab keeps its place (see `ticker.ts`).
  */
 
-import { ApiFault, asFault } from "./fault";
-import type { SessionRecord } from "./types";
+import { backoffMs } from "../client/backoff";
+import { ApiFault, asFault } from "../client/fault";
+import type { SessionRecord } from "../client/types";
 import { ticker } from "./ticker";
 
-const SLOWEST_MS = 8_000;
 /** However many pokes come, calls start at least this far apart. */
 const SHORTEST_MS = 200;
-
-/** How long to wait after the *failures*-th failed call in a row. */
-export function backoffMs(failures: number, retryAfterS: number | null): number {
-  const grown = Math.min(SLOWEST_MS, 500 * 2 ** Math.max(0, failures));
-  return retryAfterS === null ? grown : Math.min(SLOWEST_MS, Math.max(1_000, retryAfterS * 1_000));
-}
 
 export interface PollerEvents {
   read(): Promise<SessionRecord>;

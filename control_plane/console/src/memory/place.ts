@@ -5,7 +5,7 @@
  * an address. Storage may be missing or hold anything, so all reads are checked.
  */
 
-import type { Entry } from "../api/types";
+import type { Entry } from "../player/view";
 
 const PLACE_KEY = "greenroom.place";
 const ASKING_KEY = "greenroom.asking";
@@ -15,6 +15,7 @@ const MAX_ASKING_CHARS = 1_000_000;
 export interface Place {
   readonly sessionId: string;
   readonly sessionToken: string;
+  /** Empty for a session that somebody else made. */
   readonly identity: string;
   readonly livekitUrl: string;
   readonly enteredAtMs: number;
@@ -57,9 +58,7 @@ const count = (value: unknown): number => (Number.isFinite(value) ? Number(value
 
 export function loadPlace(): Place | null {
   const found = read(lasting, PLACE_KEY);
-  if (!text(found?.["sessionId"]) || !text(found?.["sessionToken"]) || !text(found?.["identity"])) {
-    return null;
-  }
+  if (!text(found?.["sessionId"]) || !text(found?.["sessionToken"])) return null;
   return {
     sessionId: text(found?.["sessionId"]),
     sessionToken: text(found?.["sessionToken"]),

@@ -6,6 +6,7 @@ import { HeldKeys, KeysHint } from "../parts/KeysHint";
 import { ShareButton } from "../parts/ShareButton";
 import { SoundButton } from "../parts/SoundButton";
 import { StageFrame } from "../parts/StageFrame";
+import { TouchControls } from "../parts/TouchControls";
 import { TopSign } from "../parts/TopSign";
 import { useNow } from "../parts/use-now";
 import type { Player } from "../player/player";
@@ -54,6 +55,7 @@ export function StagePage({ player, view }: Props) {
       stage={run.stage}
       picture={picture}
       covered={curtain !== null || view.blocked}
+      playing
       top={top}
     >
       <CurtainView
@@ -64,6 +66,7 @@ export function StagePage({ player, view }: Props) {
       <Chips view={view} covered={curtain !== null} />
       <KeysHint gone={view.hasPressed || picture !== "live"} />
       <HeldKeys held={view.held} />
+      <TouchControls sender={run.sender} />
     </StageFrame>
   );
 }

@@ -1,9 +1,11 @@
 /** What does somebody see first? One card: a prompt, a picture, and the way in. */
 import { type FormEvent, type KeyboardEvent, useEffect, useRef, useState } from "react";
-import type { Entry } from "../api/types";
+import type { Entry } from "../player/view";
+import { KeyCard } from "../parts/KeyCard";
 import { Room } from "../parts/Room";
 import { type Served, useHealth } from "../parts/use-health";
 import { useNow } from "../parts/use-now";
+import type { KeyTrouble } from "../words/keys";
 import type { Refusal } from "../words/refusals";
 import { servedLine } from "../words/served";
 import { UNREACHABLE } from "../words/states";
@@ -15,12 +17,14 @@ const MAX_FPS = 60;
 interface Props {
   readonly entry: Entry;
   readonly notice: string | null;
+  readonly keyTrouble: KeyTrouble | null;
   readonly refusal: Refusal | null;
   /** Asked and not answered yet. */
   readonly entering: boolean;
   readonly reachable: boolean;
   onEnter(entry: Entry): void;
   onCancel(): void;
+  onKey(key: string): void;
 }
 
 export function StartPage(props: Props) {
@@ -42,6 +46,22 @@ export function StartPage(props: Props) {
     event.currentTarget.form?.requestSubmit();
   };
 
+  if (props.keyTrouble !== null && !entering) {
+    return (
+      <Room lamp="waiting">
+        <KeyCard
+          title="This stage asks for a key"
+          hint="It is kept in this tab only, until you close it."
+          trouble={props.keyTrouble}
+          onKey={props.onKey}
+        >
+          <button type="button" onClick={props.onCancel}>
+            Back
+          </button>
+        </KeyCard>
+      </Room>
+    );
+  }
   return (
     <Room lamp={entering ? "starting" : "live"} under={<p>{servedLine(served)}</p>}>
       <form className="card" onSubmit={submit} aria-busy={entering}>

@@ -11,11 +11,13 @@ interface Props {
   readonly picture: Picture;
   /** Words lie over the picture, so it's dimmed and the bar stays. */
   readonly covered: boolean;
+  /** Somebody plays here and doesn't only watch: room is left for what fingers need. */
+  readonly playing?: boolean;
   readonly top: ReactNode;
   readonly children: ReactNode;
 }
 
-export function StageFrame({ stage, picture, covered, top, children }: Props) {
+export function StageFrame({ stage, picture, covered, playing = false, top, children }: Props) {
   const frame = useRef<HTMLElement>(null);
   const idle = useIdle(FADE_AFTER_MS);
   useEffect(() => {
@@ -30,7 +32,7 @@ export function StageFrame({ stage, picture, covered, top, children }: Props) {
   return (
     <main
       ref={frame}
-      className={idle && !covered ? "stage quiet" : "stage"}
+      className={`stage${playing ? " playing" : ""}${idle && !covered ? " quiet" : ""}`}
       data-theme="dark"
       data-picture={picture}
       data-covered={covered}

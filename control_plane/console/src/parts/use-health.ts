@@ -1,7 +1,7 @@
 /** What is served here and how busy is it? Asked every few seconds while a card is shown. */
 import { useEffect, useState } from "react";
-import { readHealth, readMetadata } from "../api/client";
-import type { Health, Metadata } from "../api/types";
+import { greenroom } from "../api/greenroom";
+import type { Health, Metadata } from "../client/types";
 
 const EVERY_MS = 3_000;
 
@@ -18,7 +18,7 @@ export function useHealth(): Served {
     let over = false;
     let timer: ReturnType<typeof setTimeout>;
     const ask = async (): Promise<void> => {
-      const [health, metadata] = await Promise.allSettled([readHealth(), readMetadata()]);
+      const [health, metadata] = await Promise.allSettled([greenroom.health(), greenroom.metadata()]);
       if (over) return;
       setServed((before) => ({
         health: health.status === "fulfilled" ? health.value : before.health,

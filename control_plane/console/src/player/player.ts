@@ -6,10 +6,10 @@
  * costs a place in line.
  */
 
-import { createSession, endSession, mintViewer } from "../api/client";
-import { ApiFault, asFault } from "../api/fault";
-import { backoffMs } from "../api/poller";
-import type { CreateAnswer, Entry, SessionRecord } from "../api/types";
+import { greenroom, requestOf } from "../api/greenroom";
+import { ApiFault, asFault } from "../client/fault";
+import type { Session } from "../client/greenroom";
+import type { SessionRecord } from "../client/types";
 import { newIdempotencyKey, newIdentity, newViewerIdentity } from "../memory/ids";
 import {
   type Asking,
@@ -20,11 +20,14 @@ import {
   saveAsking,
   savePlace,
 } from "../memory/place";
+import { forgetKey, saveKey } from "../memory/key";
+import type { Ticket } from "../memory/ticket";
 import { endingOf } from "../words/endings";
+import { keyTroubleOf } from "../words/keys";
 import { refusalOf } from "../words/refusals";
 import { SessionRun } from "./session-run";
 import { allowSound, chime } from "./sound";
-import { EMPTY_ENTRY, FRESH, type View } from "./view";
+import { EMPTY_ENTRY, type Entry, FRESH, type View } from "./view";
 
 type Listener = () => void;
 
@@ -33,6 +36,7 @@ export class Player {
   private readonly listeners = new Set<Listener>();
   /** The create call whose answer is wanted; another object or null: its answer is not. */
   private asking: Asking | null = null;
+  private gaveUp = new AbortController();
   run: SessionRun | null = null;
 
   readonly subscribe = (listener: Listener): Listener => {
@@ -42,8 +46,9 @@ export class Player {
 
   readonly getView = (): View => this.view;
 
-  /** After a load or reload: take up what this browser remembers. */
-  boot(): void {
+  /** After a load or reload: take up what the address brings along, or this browser remembers. */
+  boot(ticket: Ticket | null): void {
+    if (ticket !== null && ticket.sessionId !== loadPlace()?.sessionId) savePlace(placeOf(ticket));
     const place = loadPlace();
     const asking = loadAsking();
     if (place !== null) {
@@ -71,8 +76,15 @@ export class Player {
   /** Give up a request that isn't answered yet. */
   cancelEntering(): void {
     this.asking = null;
+    this.gaveUp.abort();
     saveAsking(null);
     this.set({ ...FRESH, phase: "start" });
+  }
+
+  /** Enter once more, with a key for the server that asked for one. */
+  useKey(key: string): void {
+    saveKey(key);
+    this.enter(this.view.entry);
   }
 
   /** Leave the line, or end the show. */
@@ -103,7 +115,8 @@ export class Player {
   async viewerLink(): Promise<string> {
     if (this.run === null) throw new Error("there is no session");
     const { sessionId, sessionToken } = this.run;
-    const { token } = await mintViewer(sessionId, newViewerIdentity(), sessionToken);
+    const session = greenroom.session(sessionId, sessionToken);
+    const { token } = await session.viewer(newViewerIdentity());
     return new URL(`/watch/${sessionId}#${token}`, location.href).href;
   }
 
@@ -114,38 +127,37 @@ export class Player {
 
   private async ask(asking: Asking): Promise<void> {
     this.asking = asking;
+    this.gaveUp = new AbortController();
     saveAsking(asking);
     this.set({ phase: "entering" });
-    for (let failures = 1; this.asking === asking; failures += 1) {
-      const answer = await createSession(asking.identity, asking.entry, asking.key).catch(asFault);
-      if (!(answer instanceof ApiFault)) {
-        this.answered(asking, answer);
-        return;
-      }
-      if (this.asking !== asking) return;
-      if (answer.kind !== "unreachable" || !answer.retryable) {
-        this.refuse(answer);
-        return;
-      }
-      this.set({ reachable: false });
-      const pauseMs = backoffMs(failures, answer.retryAfterS);
-      await new Promise((resolve) => setTimeout(resolve, pauseMs));
-    }
+    const { identity, entry, key } = asking;
+    const session = await greenroom
+      .create(requestOf(identity, entry), {
+        idempotencyKey: key,
+        signal: this.gaveUp.signal,
+        onUnreachable: () => {
+          if (this.asking === asking) this.set({ reachable: false });
+        },
+      })
+      .catch(asFault);
+    if (!(session instanceof ApiFault)) this.answered(asking, session);
+    else if (this.asking === asking) this.refuse(session);
   }
 
-  private answered(asking: Asking, answer: CreateAnswer): void {
+  private answered(asking: Asking, session: Session): void {
     if (this.asking !== asking) {
       // Cancelled meanwhile: give the place back to the line.
-      void endSession(answer.session_id, answer.session_token).catch(() => undefined);
+      void session.end().catch(() => undefined);
       return;
     }
+    const answer = session.created;
     const place: Place = {
-      sessionId: answer.session_id,
-      sessionToken: answer.session_token,
+      sessionId: session.id,
+      sessionToken: session.token ?? "",
       identity: asking.identity,
-      livekitUrl: answer.livekit_url,
+      livekitUrl: answer?.livekit_url ?? "",
       enteredAtMs: Date.now(),
-      firstPosition: answer.queue_position ?? 0,
+      firstPosition: answer?.queue_position ?? 0,
       playedMs: 0,
       prompt: asking.entry.prompt,
       fps: asking.entry.fps,
@@ -153,13 +165,16 @@ export class Player {
     savePlace(place);
     this.asking = null;
     saveAsking(null);
-    this.begin(place, answer.token, "entering");
+    this.begin(place, answer?.token ?? null, "entering");
   }
 
   private refuse(fault: ApiFault): void {
     this.asking = null;
     saveAsking(null);
-    this.set({ ...FRESH, phase: "start", refusal: refusalOf(fault) });
+    const keyTrouble = keyTroubleOf(fault);
+    if (keyTrouble !== null) forgetKey();
+    const refusal = keyTrouble === null ? refusalOf(fault) : null;
+    this.set({ ...FRESH, phase: "start", refusal, keyTrouble });
   }
 
   private begin(place: Place, token: string | null, phase: "entering" | "resuming"): void {
@@ -205,4 +220,19 @@ export class Player {
       },
     });
   }
+}
+
+/** What is known of a session that came by a link; the rest is in its record. */
+function placeOf({ sessionId, sessionToken }: Ticket): Place {
+  return {
+    sessionId,
+    sessionToken,
+    identity: "",
+    livekitUrl: "",
+    enteredAtMs: Date.now(),
+    firstPosition: 0,
+    playedMs: 0,
+    prompt: "",
+    fps: null,
+  };
 }

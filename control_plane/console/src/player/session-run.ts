@@ -7,13 +7,15 @@
  * After `stop()` nothing is reported any more, whatever still comes in.
  */
 
-import { endSession, readSession, renewController } from "../api/client";
-import { ApiFault, asFault } from "../api/fault";
+import { greenroom } from "../api/greenroom";
 import { Patience } from "../api/patience";
-import { backoffMs, Poller } from "../api/poller";
-import { SessionStream } from "../api/stream";
+import { Poller } from "../api/poller";
 import { ticker } from "../api/ticker";
-import { hasEnded, isOnStage, type SessionRecord } from "../api/types";
+import { backoffMs } from "../client/backoff";
+import { ApiFault, asFault } from "../client/fault";
+import type { Session } from "../client/greenroom";
+import type { SessionEvents } from "../client/session-events";
+import { hasEnded, isOnStage, type SessionRecord } from "../client/types";
 import { ControlSender } from "../controls/control-sender";
 import { OneTab } from "../memory/one-tab";
 import { type Place, savePlace } from "../memory/place";
@@ -51,7 +53,8 @@ export class SessionRun {
   readonly sender: ControlSender;
   readonly roundTrip = new RoundTrip();
   private readonly poller: Poller;
-  private readonly stream: SessionStream;
+  private readonly session: Session;
+  private readonly stream: SessionEvents;
   private readonly patience = new Patience();
   private readonly tab: OneTab;
   private readonly unsubscribe: () => void;
@@ -76,6 +79,7 @@ export class SessionRun {
     firstToken: string | null,
     private readonly events: RunEvents,
   ) {
+    this.session = greenroom.session(place.sessionId, place.sessionToken);
     this.token = firstToken === null ? null : { value: firstToken, at: performance.now() };
     this.stage = new Stage(
       place.sessionId,
@@ -94,12 +98,12 @@ export class SessionRun {
       onHeld: (held) => this.update(held.length > 0 ? { held, hasPressed: true } : { held }),
     });
     this.poller = new Poller({
-      read: () => readSession(place.sessionId, place.sessionToken),
+      read: () => this.session.read(),
       paceMs: () => this.paceMs(),
       onRecord: (record) => this.onRecord(record),
       onFault: (fault) => this.onFault(fault),
     });
-    this.stream = new SessionStream(place.sessionId, place.sessionToken, {
+    this.stream = this.session.events({
       onPlace: (place) => this.onPlace(place.position, place.estimatedWaitS),
       onChange: () => this.poller.poke(),
     });
@@ -355,16 +359,14 @@ export class SessionRun {
   private async freshToken(): Promise<string> {
     const now = performance.now();
     if (this.token !== null && now - this.token.at < TOKEN_FRESH_MS) return this.token.value;
-    const { sessionId, identity, sessionToken } = this.place;
-    const answer = await renewController(sessionId, identity, sessionToken);
+    const answer = await this.session.join(this.place.identity);
     this.token = { value: answer.token, at: performance.now() };
     return answer.token;
   }
 
   private async askForEnd(): Promise<void> {
     this.endDueAt = Number.POSITIVE_INFINITY;
-    const { sessionId, sessionToken } = this.place;
-    const answer = await endSession(sessionId, sessionToken).catch(asFault);
+    const answer = await this.session.end().catch(asFault);
     if (this.stopped) return;
     if (!(answer instanceof ApiFault)) {
       this.poller.poke();

@@ -1,9 +1,10 @@
 /** What does the player page know and show? One immutable value; only `Player` makes new ones. */
 
-import type { Entry, SessionRecord } from "../api/types";
+import type { SessionRecord } from "../client/types";
 import type { Lease } from "../stage/protocol";
 import type { Sound } from "../stage/stage";
 import type { Ending } from "../words/endings";
+import type { KeyTrouble } from "../words/keys";
 import type { Refusal } from "../words/refusals";
 import type { Picture } from "../words/states";
 
@@ -36,10 +37,21 @@ export interface Final {
   readonly playedS: number;
 }
 
+/** What the start card collects; it is sent as it stands when the same world is played again. */
+export interface Entry {
+  readonly prompt: string;
+  /** Data URL, or null for none. */
+  readonly image: string | null;
+  /** Frames a second, or null for the service's own default. */
+  readonly fps: number | null;
+}
+
 export interface View {
   readonly phase: Phase;
   readonly entry: Entry;
   readonly refusal: Refusal | null;
+  /** The server wants a key before anybody enters. */
+  readonly keyTrouble: KeyTrouble | null;
   /** One line on the start card. */
   readonly notice: string | null;
   readonly record: SessionRecord | null;
@@ -75,6 +87,7 @@ export const EMPTY_ENTRY: Entry = { prompt: "", image: null, fps: null };
 /** What is known before a session begins, and again when the next one does. */
 export const FRESH = {
   refusal: null,
+  keyTrouble: null,
   notice: null,
   record: null,
   enteredAtMs: 0,

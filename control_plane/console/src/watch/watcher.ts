@@ -5,11 +5,11 @@
  * server log. The record says whose picture counts, as for the player. There's nothing to control.
  */
 
-import { readSession } from "../api/client";
+import { greenroom } from "../api/greenroom";
 import { Patience } from "../api/patience";
 import { Poller } from "../api/poller";
 import { ticker } from "../api/ticker";
-import { hasEnded, isOnStage, type SessionRecord } from "../api/types";
+import { hasEnded, isOnStage, type SessionRecord } from "../client/types";
 import { type Sound, Stage } from "../stage/stage";
 import type { Picture } from "../words/states";
 import type { WatchAddress } from "./address";
@@ -62,7 +62,7 @@ export class Watcher {
       onLost: (why) => this.onLost(why),
     });
     this.poller = new Poller({
-      read: () => readSession(address.sessionId, null),
+      read: () => greenroom.session(address.sessionId, null).read(),
       paceMs: () => (this.view.picture === "live" ? 2_000 : 1_000),
       onRecord: (record) => this.onRecord(record),
       onFault: (fault) => {

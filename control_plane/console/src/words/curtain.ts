@@ -1,6 +1,6 @@
 /** What is said over the picture while there's no live one? Null: nothing covers it. Pure. */
 
-import type { SessionRecord } from "../api/types";
+import type { SessionRecord } from "../client/types";
 import type { Lease } from "../stage/protocol";
 import { youAre } from "./place";
 import { type Picture, RECONNECTING, statusWords, UNREACHABLE } from "./states";

@@ -1,6 +1,6 @@
 /** What is said on the start card when the stage didn't take the request? */
 
-import type { ApiFault } from "../api/fault";
+import type { ApiFault } from "../client/fault";
 
 export interface Refusal {
   readonly words: string;

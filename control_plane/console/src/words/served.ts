@@ -1,6 +1,6 @@
 /** What is served here, and is there room? One muted line under the start card. Pure. */
 
-import type { Health, Metadata } from "../api/types";
+import type { Health, Metadata } from "../client/types";
 import { waiting } from "./place";
 import { UNREACHABLE } from "./states";
 

@@ -1,6 +1,6 @@
 /** Which word and which shape tells a person what is going on? Colour is never the only sign. */
 
-import type { SessionRecord, SessionStatus } from "../api/types";
+import type { SessionRecord, SessionStatus } from "../client/types";
 import type { Lease } from "../stage/protocol";
 import { placeInLine } from "./place";
 import { turnOf } from "./turn";

@@ -1,6 +1,6 @@
 /** What does somebody read who only watches? Pure. */
 
-import type { SessionRecord } from "../api/types";
+import type { SessionRecord } from "../client/types";
 import type { Trouble } from "../watch/watcher";
 import type { Curtain } from "./curtain";
 import { placeInLine } from "./place";

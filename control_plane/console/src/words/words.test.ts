@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { SessionRecord, SessionStatus } from "../api/types";
-import { ApiFault } from "../api/fault";
+import type { SessionRecord, SessionStatus } from "../client/types";
+import { ApiFault } from "../client/fault";
 import { parseWatchAddress } from "../watch/address";
 import { chipsOf } from "./chips";
 import { curtainOf } from "./curtain";

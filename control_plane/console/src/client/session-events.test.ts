@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { placeOf, SessionStream } from "./stream";
+import { placeOf, SessionEvents } from "./session-events";
 
 interface Connection {
   readonly headers: Record<string, string>;
@@ -37,7 +37,7 @@ afterEach(() => void vi.unstubAllGlobals());
 
 function following() {
   const events = { onPlace: vi.fn(), onChange: vi.fn() };
-  const stream = new SessionStream("default-x", "ticket", events);
+  const stream = new SessionEvents({ baseUrl: "", path: "/v1/stream/sessions/x", token: "ticket" }, events);
   stream.start();
   return { stream, events };
 }

@@ -1,7 +1,7 @@
 /**
  * What do the API's requests and answers look like?
  *
- * Only the fields that the pages read. Times are float Unix seconds, as the API sends them.
+ * Only the fields that clients read. Times are float Unix seconds, as the API sends them.
  */
 
 export type SessionStatus =
@@ -32,13 +32,15 @@ export function isOnStage(status: SessionStatus): boolean {
   return ON_STAGE.includes(status);
 }
 
-/** What the start card collects; it is sent as it stands when the same world is played again. */
-export interface Entry {
-  readonly prompt: string;
-  /** Data URL, or null for none. */
-  readonly image: string | null;
-  /** Frames a second, or null for the service's own default. */
-  readonly fps: number | null;
+/** What may be asked for; `config` is the service's own. */
+export interface SessionRequest {
+  /** Who plays; the same name may have several sessions. */
+  readonly identity: string;
+  readonly prompt?: string;
+  /** Below the node's asset folder. */
+  readonly image_path?: string;
+  readonly config?: Readonly<Record<string, unknown>>;
+  readonly pool?: string;
 }
 
 export interface CreateAnswer {
@@ -89,4 +91,7 @@ export interface Health {
 export interface Metadata {
   readonly pipeline_file?: string | null;
   readonly default_fps?: number | null;
+  readonly livekit_url?: string;
+  /** The server wants a key, or a session's token. */
+  readonly closed?: boolean;
 }

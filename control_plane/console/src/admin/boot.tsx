@@ -1,0 +1,11 @@
+/** How does the operator's page begin? */
+import { createRoot } from "react-dom/client";
+import "../styles/admin.css";
+import { AdminFeed } from "./feed";
+import { AdminPage } from "./AdminPage";
+
+export function boot(container: HTMLElement): void {
+  const feed = new AdminFeed();
+  createRoot(container).render(<AdminPage feed={feed} />);
+  feed.start();
+}
