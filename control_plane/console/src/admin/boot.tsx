@@ -1,6 +1,7 @@
 /** How does the operator's page begin? */
 import { createRoot } from "react-dom/client";
 import "../styles/admin.css";
+import "../styles/admin-open.css";
 import { AdminFeed } from "./feed";
 import { AdminPage } from "./AdminPage";
 

@@ -32,6 +32,16 @@ test("a name that looks like a worker's isn't enough where the signed role says 
   expect(looksLikeWorker(worker("telefuser-n-1-1"))).toBe(true);
 });
 
+test("whoever has only a link sees the latest worker, by its signed role alone", () => {
+  const room = [
+    worker("telefuser-a-7-9", "worker"),
+    worker("telefuser-b-9-1", "worker"),
+    worker("telefuser-c-99-1"),
+    worker("telefuser-d-99-1", "viewer"),
+  ];
+  expect(chooseWorker(room, "latest")?.identity).toBe("telefuser-b-9-1");
+});
+
 test("a node's name may end in numbers", () => {
   const room = [worker("telefuser-gpu-3-9-1")];
   expect(chooseWorker(room, { nodeId: "gpu-3", epoch: 9 })).not.toBeNull();

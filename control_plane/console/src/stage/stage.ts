@@ -22,7 +22,7 @@ import { FrameWatch } from "./frame-watch";
 import { CONTROL_TOPIC, parseStatus, type StageStatus, STATUS_TOPIC } from "./protocol";
 import { Pulse } from "./pulse";
 import { Still } from "./still";
-import { chooseWorker, looksLikeWorker, type Owner, type Somebody } from "./worker-choice";
+import { chooseWorker, looksLikeWorker, type Somebody, type Wanted } from "./worker-choice";
 
 // Its own lines say nothing that the page doesn't, and an address with a token in it stays out.
 setLogLevel("error");
@@ -79,7 +79,7 @@ export class Stage {
   private readonly audio = new Audio();
   private readonly lastFrame = new Still(this.still);
   private room: Room | null = null;
-  private owner: Owner | null = null;
+  private wanted: Wanted = null;
   private worker: RemoteParticipant | null = null;
   private playing: RemoteTrack | null = null;
   private sounding: RemoteTrack | null = null;
@@ -137,8 +137,8 @@ export class Stage {
   }
 
   /** The API's word on whose picture counts; null while nobody's does. */
-  follow(owner: Owner | null): void {
-    this.owner = owner;
+  follow(wanted: Wanted): void {
+    this.wanted = wanted;
     this.refresh();
   }
 
@@ -221,7 +221,7 @@ export class Stage {
   private refresh(): void {
     if (this.room === null) return;
     const others = [...this.room.remoteParticipants.values()].map(describe);
-    const worker = chooseWorker(others, this.owner)?.participant ?? null;
+    const worker = chooseWorker(others, this.wanted)?.participant ?? null;
     if (worker !== this.worker) {
       this.worker = worker;
       this.events.onWorker(worker?.identity ?? null);

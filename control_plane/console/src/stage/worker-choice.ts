@@ -20,31 +20,43 @@ export interface Somebody {
 
 const WORKER = /^telefuser-(.+)-(\d{1,15})-(\d{1,6})$/;
 
-/** The attempt of a worker of *owner*, or null if *somebody* isn't one. */
-function attemptOf(somebody: Somebody, owner: Owner): number | null {
-  if (somebody.role !== undefined && somebody.role !== "worker") return null;
-  const match = WORKER.exec(somebody.identity);
-  if (match === null) return null;
-  const [, nodeId, epoch, attempt] = match;
-  if (nodeId !== owner.nodeId || Number(epoch) !== owner.epoch) return null;
-  return Number(attempt);
+/** Somebody with a link alone can't ask the API: the room's own latest worker, by its signed role. */
+export type Wanted = Owner | "latest" | null;
+
+interface Join {
+  readonly nodeId: string;
+  readonly epoch: number;
+  readonly attempt: number;
+}
+
+function joinOf({ identity }: Somebody): Join | null {
+  const [, nodeId, epoch, attempt] = WORKER.exec(identity) ?? [];
+  if (nodeId === undefined) return null;
+  return { nodeId, epoch: Number(epoch), attempt: Number(attempt) };
+}
+
+function isWanted(somebody: Somebody, join: Join, wanted: Wanted): boolean {
+  if (wanted === null) return false;
+  if (wanted === "latest") return somebody.role === "worker";
+  if (somebody.role !== undefined && somebody.role !== "worker") return false;
+  return join.nodeId === wanted.nodeId && join.epoch === wanted.epoch;
 }
 
 export function chooseWorker<Kind extends Somebody>(
   room: Iterable<Kind>,
-  owner: Owner | null,
+  wanted: Wanted,
 ): Kind | null {
-  if (owner === null) return null;
-  let chosen: Kind | null = null;
-  let highest = -1;
+  let chosen: { somebody: Kind; join: Join } | null = null;
   for (const somebody of room) {
-    const attempt = attemptOf(somebody, owner);
-    if (attempt !== null && attempt > highest) {
-      chosen = somebody;
-      highest = attempt;
-    }
+    const join = joinOf(somebody);
+    if (join === null || !isWanted(somebody, join, wanted)) continue;
+    if (chosen === null || isLater(join, chosen.join)) chosen = { somebody, join };
   }
-  return chosen;
+  return chosen?.somebody ?? null;
+}
+
+function isLater(one: Join, other: Join): boolean {
+  return one.epoch === other.epoch ? one.attempt > other.attempt : one.epoch > other.epoch;
 }
 
 /** Workers of any epoch: they are neither counted nor shown as people. */

@@ -2,7 +2,8 @@
  * How does somebody watch who has only a link?
  *
  * The address names the session and, after the #, a viewer's token, which therefore never reaches a
- * server log. The record says whose picture counts, as for the player. There's nothing to control.
+ * server log. The record says whose picture counts, as for the player; a closed server doesn't show
+ * it to viewers, then it's the room's latest worker. There's nothing to control.
  */
 
 import { greenroom } from "../api/greenroom";
@@ -18,7 +19,7 @@ const REJOIN_MS = 2_000;
 /** So many joins in a row that fail while the session is on stage: the token is no good any more. */
 const JOINS = 4;
 
-export type Trouble = "gone" | "old_link" | "open_elsewhere";
+export type Trouble = "gone" | "over" | "old_link" | "open_elsewhere";
 
 export interface WatchView {
   readonly record: SessionRecord | null;
@@ -37,6 +38,9 @@ export class Watcher {
   private readonly patience = new Patience();
   private readonly listeners = new Set<() => void>();
   private joining = false;
+  /** Where the room is, once the API has refused to tell more. */
+  private roomUrl: string | null = null;
+  private hasSeen = false;
   private joinFailures = 0;
   private joinDueAt = 0;
   private view: WatchView = {
@@ -66,6 +70,10 @@ export class Watcher {
       paceMs: () => (this.view.picture === "live" ? 2_000 : 1_000),
       onRecord: (record) => this.onRecord(record),
       onFault: (fault) => {
+        if (fault.kind === "denied") {
+          void this.watchTheRoom();
+          return;
+        }
         const known = this.view.record !== null;
         const gone = fault.kind === "gone" && this.patience.missing(performance.now(), known);
         if (gone || fault.kind === "invalid") this.finish("gone");
@@ -115,6 +123,21 @@ export class Watcher {
     this.tick();
   }
 
+  /** A closed server: what's left is the room, which the link is good for. */
+  private async watchTheRoom(): Promise<void> {
+    this.poller.stop();
+    const metadata = await greenroom.metadata().catch(() => null);
+    this.roomUrl = metadata?.livekit_url ?? null;
+    if (this.roomUrl === null) {
+      this.set({ reachable: false });
+      setTimeout(() => void this.watchTheRoom(), REJOIN_MS);
+      return;
+    }
+    this.set({ reachable: true });
+    this.stage.follow("latest");
+    this.tick();
+  }
+
   private onLost(why: "duplicate" | "lost"): void {
     this.joinDueAt = performance.now() + REJOIN_MS;
     if (why === "duplicate") this.set({ trouble: "open_elsewhere" });
@@ -131,12 +154,15 @@ export class Watcher {
     const now = performance.now();
     const { record, trouble } = this.view;
     if (document.hidden) this.stage.pulse.assume(now);
-    const wanted = record !== null && isOnStage(record.status) && trouble === null;
-    if (wanted && !this.stage.joined && !this.joining && now >= this.joinDueAt) {
-      void this.join(record.livekit_url);
+    const onStage = record !== null && isOnStage(record.status);
+    const url = onStage ? record.livekit_url : this.roomUrl;
+    if (url && trouble === null && !this.stage.joined && !this.joining && now >= this.joinDueAt) {
+      void this.join(url);
     }
+    const picture = this.stage.pulse.picture(now);
+    if (picture === "live") this.hasSeen = true;
     this.set({
-      picture: this.stage.pulse.picture(now),
+      picture,
       fps: Math.round(this.stage.pulse.fps(now)),
       viewers: this.stage.viewers,
     });
@@ -150,7 +176,7 @@ export class Watcher {
     } catch {
       this.joinFailures += 1;
       this.joinDueAt = performance.now() + REJOIN_MS;
-      if (this.joinFailures >= JOINS) this.finish("old_link");
+      if (this.joinFailures >= JOINS) this.finish(this.hasSeen ? "over" : "old_link");
     } finally {
       this.joining = false;
     }

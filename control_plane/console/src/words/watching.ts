@@ -14,6 +14,7 @@ export interface WatchSituation {
 }
 
 const TROUBLES: Readonly<Record<Trouble, Curtain>> = {
+  over: { words: "The show is over", more: "Thank you for watching." },
   gone: { words: "There is no such show", more: "It is long over, or the link is incomplete." },
   old_link: { words: "This link no longer works", more: "Ask the player for a new one." },
   open_elsewhere: {
@@ -25,7 +26,11 @@ const TROUBLES: Readonly<Record<Trouble, Curtain>> = {
 export function watchCurtain(now: WatchSituation): Curtain | null {
   const { record, picture, trouble } = now;
   if (trouble !== null) return TROUBLES[trouble];
-  if (record === null) return { words: now.reachable ? "Joining…" : UNREACHABLE, more: null };
+  if (record === null) {
+    if (now.picture === "live") return null;
+    if (now.picture === "still") return { words: RECONNECTING, more: null };
+    return { words: now.reachable ? "Joining…" : UNREACHABLE, more: null };
+  }
   switch (record.status) {
     case "closed":
     case "expired":
