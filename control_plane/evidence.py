@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from control_plane.truth import Difference, Evidence, differences, lasting
-from shared.facts import KeyFacts, RoomFacts
+from shared.facts import KeyFacts, PoolFacts, RoomFacts
 from shared.ids import pool_of
 from shared.lifecycle import in_thread
 from shared.rooms.admin import RoomAdmin
@@ -24,6 +24,10 @@ MOST_SESSIONS = 100_000
 
 _OF_SESSIONS = frozenset(("s:<sid>", "sd:<sid>", "sp:<sid>", "a:<sid>"))
 _OF_NODES = frozenset(("n:<nid>", "ns:<nid>"))
+
+
+def _nothing(pool: str) -> PoolFacts:
+    return PoolFacts(pool=pool, at_ms=0, registry_ms=0, counters={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,9 @@ async def look(
 ) -> Evidence:
     """Look once; names first, then what stands under all of them."""
     keys = await _keys(registry, pool) if with_keys else None
+    if foreign := tuple(key for key in keys or () if key.kind and not key.type_fits):
+        # No script gets past such a key, so nothing else can be looked at.
+        return Evidence(facts=_nothing(pool), keys=foreign, whole=False)
     of_rooms = await _rooms(rooms, pool) if rooms else None
     digests = [key.subject for key in keys or () if key.kind == "idem:<hash>"]
     idempotency = await registry.inspection.idempotency_owners(pool, digests)

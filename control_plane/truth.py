@@ -20,6 +20,8 @@ class Part(StrEnum):
 
     PLACE = "place"
     """A live session stands in exactly one place: the line, or one node's slots."""
+    STEP = "step"
+    """What a session's state is, and what is set together with it."""
     SLOT = "slot"
     """A node's slots belong to sessions that say so."""
     FREE = "free"
@@ -120,6 +122,27 @@ def _place(session: SessionFacts, _facts: PoolFacts) -> Iterator[str]:
         yield f"is {name} on {node_id} and holds no slot there"
     elif session.is_live and session.slot_epoch != session.number("epoch"):
         yield f"holds a slot under {session.slot_epoch}, its epoch is {session.number('epoch')}"
+
+
+_STEP_OF = {
+    "assigned": SessionState.ASSIGNED,
+    "joining": SessionState.JOINING_ROOM,
+    "starting": SessionState.STARTING_PIPELINE,
+    "draining": SessionState.DRAINING,
+}
+"""The state that each of these deadlines watches over: set with it, gone with it."""
+
+
+def _step(session: SessionFacts, _facts: PoolFacts) -> Iterator[str]:
+    """Compare the state with the deadlines, which every script sets together with it."""
+    word, at = session.record.get("state", ""), session.deadlines()
+    if word and session.state is None:
+        yield f"has the state {word!r}, which doesn't exist"
+    for kind, state in _STEP_OF.items():
+        if session.state is state and session.number(f"d_{kind}") and kind not in at:
+            yield f"is {state} and has no deadline for that: its state was set by hand"
+        elif session.is_live and session.state is not state and kind in at:
+            yield f"is {session.state} and its deadline for {state} runs"
 
 
 def _deadline(session: SessionFacts, facts: PoolFacts) -> Iterator[str]:
@@ -262,7 +285,9 @@ def _keys(seen: Evidence, keys: Iterable[KeyFacts]) -> Iterator[Difference]:
         if not key.kind:
             yield Difference(part=Part.KEY, subject=key.name, text="belongs to nobody")
         elif not key.type_fits:
-            yield Difference(part=Part.KEY, subject=key.name, text="is of the wrong type")
+            yield Difference(
+                part=Part.KEY, subject=key.name, text="is of another kind: somebody else wrote it"
+            )
         elif key.lasting or key.lifetime_ms != STAYS:
             continue
         elif key.kind == "idem:<hash>":
@@ -314,6 +339,7 @@ def _rooms(facts: PoolFacts, rooms: Iterable[RoomFacts]) -> Iterator[Difference]
 
 _OF_SESSIONS = (
     (Part.PLACE, _place),
+    (Part.STEP, _step),
     (Part.DEADLINE, _deadline),
     (Part.NUMBER, _numbers),
     (Part.LIFETIME, _lifetimes),

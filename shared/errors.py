@@ -286,9 +286,10 @@ class StoreUnavailable(Unavailable):
 
     code = "store_unavailable"
 
-    def __init__(self, *, why: str) -> None:
-        super().__init__(f"The registry can't be reached ({why}); try again.")
-        self.why = why
+    def __init__(self, *, why: str, damaged: bool = False) -> None:
+        fault = "holds what Greenroom never wrote: " if damaged else "can't be reached ("
+        super().__init__(f"The registry {fault}{why}{'.' if damaged else '); try again.'}")
+        self.why, self.damaged = why, damaged
 
 
 class RoomsUnavailable(Unavailable):

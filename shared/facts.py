@@ -14,6 +14,12 @@ from shared.states import ENDED_STATES, SessionState
 
 STAYS = -1
 ABSENT = -2
+_STATES = frozenset(SessionState)
+
+
+def known_state(word: str) -> SessionState | None:
+    """Return the state of this name; None for none, and for a word that nobody of ours wrote."""
+    return SessionState(word) if word in _STATES else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +57,7 @@ class SessionFacts:
 
     @property
     def state(self) -> SessionState | None:
-        word = self.record.get("state")
-        return SessionState(word) if word else None
+        return known_state(self.record.get("state", ""))
 
     @property
     def is_live(self) -> bool:

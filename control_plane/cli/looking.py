@@ -22,6 +22,7 @@ from shared.facts import PoolFacts
 from shared.store import Registry
 
 Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")]
+_POOLS_NAMED = 20
 _COUNTED = 100_000
 """Live sessions are counted up to here."""
 
@@ -37,6 +38,7 @@ def ps(limit: Limit = 100, as_json: Json = False, *, given: Given) -> None:
         show_json({"pool": facts.pool, "total": total, "sessions": sessions})
         return
     typer.echo(f"Pool {facts.pool}: {people(total, 'live session', 'live sessions')}")
+    _tell_if_unused(given, facts)
     show_table(rows.SESSION_COLUMNS, [rows.session_row(facts, one) for one in facts.sessions])
     _more(total - len(facts.sessions))
 
@@ -54,6 +56,7 @@ def queue(limit: Limit = 100, as_json: Json = False, *, given: Given) -> None:
     since = f", the first for {spell(first)}" if facts.sessions else ""
     count = people(total, "waits", "wait")
     typer.echo(f"Pool {facts.pool}: {count}{since}; {taken} of {slots} slots taken")
+    _tell_if_unused(given, facts)
     show_table(rows.QUEUE_COLUMNS, [rows.queue_row(facts, one) for one in facts.sessions])
     _more(total - len(facts.sessions))
 
@@ -69,6 +72,7 @@ def nodes(as_json: Json = False, *, given: Given) -> None:
     taken, slots = _slots(facts)
     count = people(len(facts.nodes), "live node", "live nodes")
     typer.echo(f"Pool {facts.pool}: {count}; {taken} of {slots} slots taken")
+    _tell_if_unused(given, facts)
     show_table(rows.NODE_COLUMNS, [rows.node_row(facts, one) for one in facts.nodes])
 
 
@@ -81,6 +85,16 @@ def show_table(columns: tuple[Column, ...], cells: list[list[Cell]]) -> None:
     """Write a table, coloured on a terminal; nothing for no rows."""
     if cells:
         typer.echo("\n".join(drawn(columns, cells, coloured=sys.stdout.isatty())))
+
+
+def _tell_if_unused(given: Given, facts: PoolFacts) -> None:
+    """Say that a pool was never used, and which were: its name may be a slip of the fingers."""
+    if facts.counters:
+        return
+    used = asked(given, lambda registry, pool: registry.inspection.pools(pool))
+    if used:
+        others = ", ".join(used[:_POOLS_NAMED])
+        typer.echo(f"Neither a node nor a session has ever used this pool; there are: {others}.")
 
 
 def _more(count: int) -> None:

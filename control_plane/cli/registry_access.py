@@ -95,9 +95,10 @@ def told() -> Iterator[None]:
         with refusals_told():
             yield
     except StoreUnavailable as error:
+        elsewhere = "greenroom ps --redis-url redis://HOST:6379/0"
         raise StartupError(
             str(error).replace("; try again", ""),
-            try_="greenroom ps --redis-url redis://HOST:6379/0",
+            try_="see who else writes to this Redis" if error.damaged else elsewhere,
         ) from error
     except UnknownSession as error:
         raise StartupError(str(error), try_="greenroom ps") from error

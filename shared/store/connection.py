@@ -66,6 +66,8 @@ _SAID = (
     (r"^Protocol error", "what answers at this address isn't Redis"),
 )  # fmt: skip
 """Replies that can only be told by their words."""
+_FOREIGN = re.compile(r"WRONGTYPE|holding the wrong kind of value")
+_FOREIGN_WORDS = "a key of ours is of another kind; `greenroom audit` names it"
 
 
 def unavailable(fault: Exception) -> StoreUnavailable | None:
@@ -90,7 +92,8 @@ def unavailable(fault: Exception) -> StoreUnavailable | None:
         case _ if isinstance(fault, _TRANSIENT) or str(fault).startswith(_TRANSIENT_WORDS):
             why = f"it can't serve now: {type(fault).__name__}"
         case _:
-            return None
+            is_foreign = _FOREIGN.search(str(fault)) is not None
+            return StoreUnavailable(why=_FOREIGN_WORDS, damaged=True) if is_foreign else None
     return StoreUnavailable(why=why)
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from shared.facts import Lifetimes, Member, NodeFacts, PoolFacts, SessionFacts
-from shared.states import SessionState
+from shared.facts import Lifetimes, Member, NodeFacts, PoolFacts, SessionFacts, known_state
 from shared.store.scripts import Reply
 
 
@@ -68,7 +67,7 @@ def _member(
         session_id=name.removeprefix("!"),
         epoch=_number(epoch) or 0,
         quarantined=name.startswith("!"),
-        state=SessionState(state) if state else None,
+        state=known_state(state),
         node_id=node_id,
         session_epoch=_number(session_epoch),
         acked=_number(acked),

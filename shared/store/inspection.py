@@ -58,6 +58,19 @@ class Inspection:
         )
         return fact_replies.pool(pool, rest)
 
+    async def pools(self, pool: str) -> list[str]:
+        """Return the pools that were ever used on the server that would hold *pool*, sorted."""
+        found, cursor = set[str](), "0"
+        while True:
+            reply = await self._connection.command(
+                pool, "SCAN", cursor, "MATCH", keys.COUNTERS_OF_ALL, "COUNT", SCAN_STEP
+            )
+            raw_cursor, raw_names = cast("list[object]", reply)
+            found |= {name.partition("{")[2].partition("}")[0] for name in _texts(raw_names)}
+            cursor = _text(raw_cursor)
+            if cursor == "0":
+                return sorted(found)
+
     async def line(self, pool: str) -> AsyncIterator[tuple[str, int]]:
         """Yield who waits with the ticket, in order; nobody who waits all the while is left out."""
         after = "-inf"

@@ -172,6 +172,10 @@ SCHEMA = 1
 _NAME = {"<sid>": r"[a-z0-9-]+", "<nid>": r"[a-z0-9-]+", "<hash>": r"[0-9a-f]+"}
 
 
+COUNTERS_OF_ALL = "gr:{*}:ctr"
+"""Pattern of a key that every pool has, from its first session or node on."""
+
+
 def prefix(pool: str) -> str:
     """Return the start of every key of *pool*; also what KEYS[1] of each script is."""
     return f"gr:{{{check_pool(pool)}}}:"

@@ -83,6 +83,11 @@ PLANTS: dict[str, tuple[Plant, str, str]] = {
         lambda raw, p, on: raw.zadd(f"{p}free", {"node-a": 0}), "free", "node-a"),
     "a deadline that isn't the first": (
         lambda raw, p, on: raw.zincrby(f"{p}dl", 5, on.playing), "deadline", "playing"),
+    "a state that was set back": (
+        lambda raw, p, on: raw.hset(f"{p}s:{on.playing}", "state", "joining_room"),
+        "step", "playing"),
+    "a state that doesn't exist": (
+        lambda raw, p, on: raw.hset(f"{p}s:{on.waiting}", "state", "dancing"), "step", "waiting"),
     "an epoch that was never issued": (
         lambda raw, p, on: raw.hset(f"{p}ctr", "epoch", 5), "number", "playing"),
     "a request that vanishes": (

@@ -126,6 +126,19 @@ async def test_nodes_show_slots_and_what_keeps_one_from_serving(
     assert (listed[1]["admin"], listed[1]["is_free"]) == ("draining", False)
 
 
+@pytest.mark.parametrize("command", ["ps", "queue", "nodes"])
+async def test_a_pool_that_was_never_used_is_told_as_such(
+    operator: Operator, begin_node: BeginNode, registry: Registry, command: str
+) -> None:
+    """With those that were: a slip of the fingers would look like a calm system."""
+    await begin_node()
+    await begin_node(pool="talk", node_id="node-t")
+    told = await operator.says(command, "--pool", "defualt")
+    assert told.lines[1].endswith("has ever used this pool; there are: default, talk.")
+    assert "ever used" not in (await operator.says(command)).text
+    assert "ever used" not in (await operator.says(command, "--pool", "defualt", "--json")).text
+
+
 async def test_explain_says_what_a_waiting_session_waits_for(
     registry: Registry, operator: Operator, begin_node: BeginNode
 ) -> None:

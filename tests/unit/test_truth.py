@@ -223,3 +223,25 @@ def test_only_what_lasts_is_a_difference() -> None:
         Difference(part=Part.FREE, subject="n1", text="is new"),
     ]
     assert lasting(first, second) == second[:1]
+
+
+@pytest.mark.parametrize(
+    ("state", "record", "words"),
+    [
+        ("joining_room", {"d_joining": "15000", "t_session": "9"}, "has no deadline for that"),
+        ("running", {"t_joining": "9"}, "its deadline for joining_room runs"),
+        ("running", {"t_starting": "9"}, "its deadline for starting_pipeline runs"),
+        ("draining", {"d_draining": "30000"}, "has no deadline for that"),
+        ("dancing", {}, "has the state 'dancing', which doesn't exist"),
+        ("joining_room", {"d_joining": "15000", "t_joining": "9"}, ""),
+        ("joining_room", {"d_joining": "0"}, ""),
+        ("running", {"d_joining": "15000", "t_session": "9"}, ""),
+    ],
+)
+def test_a_state_that_was_set_by_hand_shows_by_its_deadlines(
+    state: str, record: dict[str, str], words: str
+) -> None:
+    """Every script sets the two together."""
+    seen = Evidence(facts=pool(resident(state=state, **record)))
+    texts = [one.text for one in differences(seen) if one.part is Part.STEP]
+    assert [words in text for text in texts] == ([True] if words else []), texts

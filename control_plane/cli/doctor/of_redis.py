@@ -85,7 +85,9 @@ async def look_at_pool(url: str, pool: str) -> list[Finding]:
             facts = await registry.inspection.look(pool, nodes=sorted(names))
     except StartupError as error:
         return [wrong("registry", str(error), error.try_ or "greenroom audit")]
-    except StoreUnavailable:
+    except StoreUnavailable as error:
+        if error.damaged:
+            return [wrong("registry", str(error), "greenroom audit")]
         return []  # told by the look at the server
     finally:
         await registry.aclose()
