@@ -87,8 +87,7 @@ class Stage:
         self._outranked_by = 0
         """The highest epoch of a worker that was met in the room."""
         self._joined = False
-        self._left = False
-        self._ending = False
+        self._left = self._ending = False
         self._returning: asyncio.Task[None] | None = None
         self._silent = False
         self._silent_since_s = 0.0
