@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from shared.durations import Histogram, histogram, quantile_s
 from shared.records import Snapshot
-from shared.states import ENDED_STATES, NodeState, SessionState
+from shared.states import ENDED_AS, ENDED_STATES, NodeState, Reason, SessionState
 
 DURATIONS = (
     ("wait", "queue_wait", "Time in line until the first admission."),
@@ -33,6 +33,7 @@ DURATIONS = (
     ),
 )
 """Total in the registry, metric (with ``greenroom_`` and ``_seconds`` around it), meaning."""
+FAILURES = frozenset(str(reason) for reason in Reason if ENDED_AS[reason] is SessionState.FAILED)
 ON_STAGE = (
     SessionState.ASSIGNED,
     SessionState.JOINING_ROOM,
@@ -76,6 +77,10 @@ class PoolNumbers:
     @property
     def ended_total(self) -> int:
         return sum(self.ended.values())
+
+    @property
+    def failed_total(self) -> int:
+        return sum(count for reason, count in self.ended.items() if reason in FAILURES)
 
 
 def numbers_of(snapshot: Snapshot) -> PoolNumbers:

@@ -21,12 +21,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from control_plane.numbers import LIVE_STATES, PoolNumbers
+from control_plane.numbers import FAILURES, LIVE_STATES, PoolNumbers
 from shared.durations import Histogram
-from shared.states import ENDED_AS, NodeState, Reason, SessionState
+from shared.states import NodeState, SessionState
 
 _PREFIX = "telefuser_serving_"
-_FAILED = {str(reason): ENDED_AS[reason] is SessionState.FAILED for reason in Reason}
 RESULTS = ("assigned", "queued", "rejected")
 
 
@@ -113,8 +112,7 @@ def finished_of(pools: tuple[PoolNumbers, ...]) -> dict[str, float]:
     told = {"closed": 0, "failed": 0}
     for pool in pools:
         for reason, count in pool.ended.items():
-            failed = _FAILED.get(reason, False)
-            told["failed" if failed else "closed"] += count
+            told["failed" if reason in FAILURES else "closed"] += count
     return dict(told)
 
 

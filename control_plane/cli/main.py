@@ -29,6 +29,7 @@ from control_plane.cli import (
     proving,
     registry_tour,
     stack,
+    topping,
 )
 from control_plane.cli.doctor.command import doctor
 from control_plane.cli.options import NODE_FLAGS, REPLICA_FLAGS, SHARED_FLAGS, Given, takes
@@ -145,6 +146,7 @@ def redis(command: RawCommand = None, *, given: Given) -> None:
 app.command("ps")(looking.ps)
 app.command("queue")(looking.queue)
 app.command("nodes")(looking.nodes)
+app.command("top")(topping.top)
 app.command("explain")(explaining.explain)
 app.command("events")(following.events)
 app.command("drain")(operating.drain)
