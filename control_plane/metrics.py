@@ -72,43 +72,11 @@ class Metrics:
         self._admission = cache(self._admissions.labels)
         self._script = cache(self._scripts.labels)
         self._chores, self._webhooks = _room_counters(self._registry)
-        self._livekit_up = Gauge(
-            "greenroom_livekit_up",
-            "1 if LiveKit answered the last probe.",
-            registry=self._registry,
-        )
-        self._redis_up = Gauge(
-            "greenroom_redis_up",
-            "1 if Redis answered the last look.",
-            registry=self._registry,
-        )
-        self._event_streams = Gauge(
-            "greenroom_event_streams",
-            "Clients that follow a session's events on this replica.",
-            registry=self._registry,
-        )
-        self._loop_lag = Histogram(
-            "greenroom_loop_lag_seconds",
-            "How late this replica's event loop comes to its timers.",
-            buckets=_SCRIPT_BUCKETS_S,
-            registry=self._registry,
-        )
-        self._redis_errors = Counter(
-            "greenroom_redis_errors_total",
-            "Registry calls of this replica that weren't answered, by why.",
-            ("why",),
-            registry=self._registry,
-        )
-        for why in FAULTS:
-            self._redis_errors.labels(why)
+        self._livekit_up, self._redis_up, self._event_streams = _gauges(self._registry)
+        self._loop_lag, self._redis_errors = _troubles(self._registry)
         self.truth = TruthNumbers(self._registry)
         self._known, self.serving = _Known(), ServingNames(self._admissions_by_result)
         self._answered = dict.fromkeys(RESULTS, 0.0)
-        for outcome in ("looked", "repeated", "ignored", "refused"):
-            self._webhooks.labels(outcome)
-        for chore in ("delete_room", "announce_return", "look_into_room", "look_for_client"):
-            for outcome in ("done", "failed", "dropped"):
-                self._chores.labels(chore, outcome)
         for collector in (self._known, self.serving):
             self._registry.register(collector)
         ProcessCollector(registry=self._registry)
@@ -166,22 +134,58 @@ class Metrics:
         return self._answered
 
 
-def _room_counters(registry: CollectorRegistry) -> tuple[Counter, Counter]:
-    """Return what counts the chores in rooms, and the events that are told of them."""
+def _gauges(registry: CollectorRegistry) -> tuple[Gauge, Gauge, Gauge]:
+    """Return what says that LiveKit and Redis answer, and how many clients follow a session."""
     return (
-        Counter(
-            "greenroom_room_chores_total",
-            "Rooms deleted, looked into, and told of returns by this replica, by outcome.",
-            ("chore", "outcome"),
-            registry=registry,
-        ),
-        Counter(
-            "greenroom_webhooks_total",
-            "Events that LiveKit told this replica, by what became of them.",
-            ("outcome",),
+        Gauge("greenroom_livekit_up", "1 if LiveKit answered the last probe.", registry=registry),
+        Gauge("greenroom_redis_up", "1 if Redis answered the last look.", registry=registry),
+        Gauge(
+            "greenroom_event_streams",
+            "Clients that follow a session's events on this replica.",
             registry=registry,
         ),
     )
+
+
+def _troubles(registry: CollectorRegistry) -> tuple[Histogram, Counter]:
+    """Return what tells that this process or its way to Redis is in trouble."""
+    loop_lag = Histogram(
+        "greenroom_loop_lag_seconds",
+        "How late this replica's event loop comes to its timers.",
+        buckets=_SCRIPT_BUCKETS_S,
+        registry=registry,
+    )
+    redis_errors = Counter(
+        "greenroom_redis_errors_total",
+        "Registry calls of this replica that weren't answered, by why.",
+        ("why",),
+        registry=registry,
+    )
+    for why in FAULTS:
+        redis_errors.labels(why)
+    return loop_lag, redis_errors
+
+
+def _room_counters(registry: CollectorRegistry) -> tuple[Counter, Counter]:
+    """Return what counts the chores in rooms, and the events that are told of them."""
+    chores = Counter(
+        "greenroom_room_chores_total",
+        "Rooms deleted, looked into, and told of returns by this replica, by outcome.",
+        ("chore", "outcome"),
+        registry=registry,
+    )
+    webhooks = Counter(
+        "greenroom_webhooks_total",
+        "Events that LiveKit told this replica, by what became of them.",
+        ("outcome",),
+        registry=registry,
+    )
+    for chore in ("delete_room", "announce_return", "look_into_room", "look_for_client"):
+        for outcome in ("done", "failed", "dropped"):
+            chores.labels(chore, outcome)
+    for outcome in ("looked", "repeated", "ignored", "refused"):
+        webhooks.labels(outcome)
+    return chores, webhooks
 
 
 class TruthNumbers:

@@ -188,6 +188,7 @@ for _counter, _words in (
     (_JOINS, "joined failed"),
     (_DELIVERIES, "complete incomplete unacknowledged"),
     (_CONTROLS, "applied ignored"),
+    (_SCRIPT_SECONDS, "advance_session end_session give_back note_first_frame read_bundle"),
 ):
     for _word in _words.split():  # from 0 on, or the first of each isn't seen as an increase
         _counter.labels(_word)

@@ -30,8 +30,9 @@ _PORTS = (20_000, 32_000)
 class LiveKitServer:
     """One server that a test may kill and start again on the same ports."""
 
-    def __init__(self, folder: Path, webhook_urls: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, webhook_urls: Sequence[str] = (), rtc: str = "") -> None:
         self._webhook_urls = webhook_urls
+        self._rtc = rtc
         self.port, self._tcp_port = _free_ports(socket.SOCK_STREAM, 2)
         (self._udp_port,) = _free_ports(socket.SOCK_DGRAM, 1)
         self.url = f"ws://127.0.0.1:{self.port}"
@@ -84,15 +85,18 @@ class LiveKitServer:
             "  use_external_ip: false\n"
             "  node_ip: 127.0.0.1\n"
             "  enable_loopback_candidate: true\n"
-            "  interfaces: {includes: [lo]}\n"
+            "  interfaces: {includes: [lo]}\n" + (f"  {self._rtc}\n" if self._rtc else "")
         )
 
 
 @contextlib.contextmanager
-def running_livekit(*webhook_urls: str) -> Iterator[LiveKitServer]:
-    """Run one server for the length of the block; it tells these URLs what happens in rooms."""
+def running_livekit(*webhook_urls: str, rtc: str = "") -> Iterator[LiveKitServer]:
+    """Run one server for the length of the block; it tells these URLs what happens in rooms.
+
+    *rtc*: one more line below its ``rtc``.
+    """
     with tempfile.TemporaryDirectory(prefix="greenroom-livekit-") as folder:
-        server = LiveKitServer(Path(folder), webhook_urls)
+        server = LiveKitServer(Path(folder), webhook_urls, rtc)
         server.start()
         try:
             yield server
@@ -114,6 +118,11 @@ def livekit_binary() -> Path:
     if not binary.is_file():
         raise FileNotFoundError(f"{binary} isn't there: build it once with scripts/livekit/build.")
     return binary
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return ports that nobody listens on, for a test's own servers."""
+    return _free_ports(socket.SOCK_STREAM, count)
 
 
 def _free_ports(kind: socket.SocketKind, count: int) -> tuple[int, ...]:
