@@ -16,6 +16,7 @@ from control_plane.access import Caller
 from shared.errors import GreenroomError, StoreUnavailable
 from shared.store import Registry
 
+_MOST_CHARS = 80
 _log = structlog.get_logger()
 
 
@@ -37,6 +38,8 @@ class AdminActs:
             raise
         finally:
             who = who_is(caller)
+            # It may be made up by whoever calls, and terminals obey some characters.
+            subject = "".join(filter(str.isprintable, subject[:_MOST_CHARS]))
             _log.info("admin_act", act=act, pool=pool, on=subject, who=who, outcome=outcome)
             # The act counts, not the note; what can't be noted now stands in the log.
             with contextlib.suppress(StoreUnavailable):

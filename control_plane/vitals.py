@@ -41,6 +41,9 @@ class Vitals:
         self._look = asyncio.Lock()
         self._seen: tuple[Snapshot, ...] | StoreUnavailable = ()
         self._seen_until_s = 0.0
+        self._read_of: tuple[Snapshot, ...] = ()
+        self._read: dict[str, dict[str, dict[str, Any]]] = {}
+        """By field, what the nodes of that look say beside it."""
 
     @property
     def rooms_reachable(self) -> bool:
@@ -99,8 +102,19 @@ class Vitals:
         return await self._told("options")
 
     async def _told(self, field: str) -> dict[str, dict[str, Any]]:
+        """Return what nodes say under *field*; anybody may ask, so each look is asked once."""
+        snapshots = await self.snapshots()
+        if self._read_of is not snapshots:
+            self._read_of, self._read = snapshots, {}
+        if field not in self._read:
+            self._read[field] = await self._read_of_nodes(snapshots, field)
+        return self._read[field]
+
+    async def _read_of_nodes(
+        self, snapshots: tuple[Snapshot, ...], field: str
+    ) -> dict[str, dict[str, Any]]:
         told: dict[str, dict[str, Any]] = {}
-        for seen in await self.snapshots():
+        for seen in snapshots:
             names = [node.node_id for node in seen.nodes]
             facts = await self._registry.inspection.look(seen.pool, nodes=names)
             for node in facts.nodes:

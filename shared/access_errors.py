@@ -42,7 +42,10 @@ class ScopeMissing(NotAllowed):
     code = "scope_missing"
 
     def __init__(self, *, scope: str, key_id: str = "") -> None:
-        super().__init__(f"This call needs a key with the scope '{scope}'.")
+        if key_id:
+            super().__init__(f"This call needs a key with the scope '{scope}'.")
+        else:
+            super().__init__("A session_token opens its own session; this call needs an API key.")
         self.key_id = key_id
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from typing import cast
 
@@ -16,6 +17,7 @@ from shared.access_keys import ApiKey, Scope
 from shared.store import keys
 from shared.store.connection import Connection
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 MOST_KEYS = 1_000
 """Every replica holds all of them."""
 
@@ -107,11 +109,13 @@ def _record(key: ApiKey) -> str:
 def _read(key_id: str, record: object) -> ApiKey | None:
     try:
         told = json.loads(_text(record))
+        if not _DIGEST.fullmatch(told["digest"]):
+            return None
         return ApiKey(
             key_id=key_id,
             name=str(told["name"]),
             scopes=frozenset(Scope(word) for word in told["scopes"]),
-            digest=str(told["digest"]),
+            digest=told["digest"],
             created_at_ms=int(told["created"]),
         )
     except (ValueError, TypeError, KeyError):

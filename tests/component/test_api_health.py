@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -321,3 +322,26 @@ class Numbers:
         found = [s.value for s in self._samples if s.name == name and s.labels == labels]
         assert len(found) == 1, f"{name} {labels}: {found}"
         return float(found[0])
+
+
+async def test_whoever_asks_often_costs_redis_no_more(replica: tuple[Replica, Client]) -> None:
+    """These are for everybody, so nobody may wear Redis down with them."""
+    calls: list[str] = []
+    running, api = replica
+    running.registry.observe(lambda script, _seconds: calls.append(script))
+    look = running.registry.inspection.look
+    looks = 0
+
+    async def counted(*names: object, **more: object) -> object:
+        nonlocal looks
+        looks += 1
+        return await look(*names, **more)  # type: ignore[arg-type]
+
+    running.registry.inspection.look = counted  # type: ignore[method-assign, assignment]
+    begun_s = time.monotonic()
+    for _ in range(50):
+        for path in ("/v1/service/metadata", "/v1/service/ready", "/v1/stream/health"):
+            await api.get(path)
+    seconds = time.monotonic() - begun_s + 1
+    assert calls.count("snapshot") <= seconds + 1
+    assert looks <= 3 * (seconds + 1)

@@ -60,7 +60,17 @@ async def test_nothing_of_a_key_is_kept_but_its_digest(
 async def test_what_is_no_record_of_ours_is_no_key(registry: Registry, raw_redis: RawRedis) -> None:
     """Nonsense in Redis lets nobody in, and doesn't keep the others out."""
     await registry.access.add(record(new_key(), Scope.READ), who="ann")
-    nonsense = ("", "{", "[]", "7", "{}", '{"name":"a","scopes":["root"],"digest":"","created":0}')
+    other = '{"name":"a","scopes":["read"],"digest":"%s","created":0}'
+    digests = (other % "", other % ("é" * 64), other % ("A" * 64), other.replace('"%s"', "7"))
+    nonsense = (
+        *digests,
+        "",
+        "{",
+        "[]",
+        "7",
+        "{}",
+        '{"name":"a","scopes":["root"],"digest":"","created":0}',
+    )
     for number, text in enumerate(nonsense):
         raw_redis.hset(keys.api_keys_key(), f"k{number}", text)
     assert len(await registry.access.keys()) == 1
