@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -22,7 +23,7 @@ from control_plane.access import Access
 from control_plane.admin_acts import AdminActs
 from control_plane.admin_key import admin_key_of
 from control_plane.admission import Admission, Terms
-from control_plane.api import problems
+from control_plane.api import openapi, problems
 from control_plane.api.answers import Answers
 from control_plane.api.auth import Guard
 from control_plane.api.edge import Edge
@@ -233,6 +234,7 @@ class Replica:
         app.add_exception_handler(Exception, problems.on_bug)
         app.include_router(sessions)
         self._add_routes(app)
+        app.openapi = partial(openapi.document, app)  # type: ignore[method-assign]
         return app
 
     def _add_routes(self, app: FastAPI) -> None:

@@ -29,7 +29,7 @@ _ASK_AGAIN = {"Cache-Control": "no-cache"}
 
 
 def page_routes(*, livekit_url: str, dist: Path = DIST) -> APIRouter:
-    """Return the routes of ``/``, ``/watch/…``, ``/admin`` and the files that they need."""
+    """Return the routes of ``/``, ``/watch/…``, ``/admin``, ``/docs`` and of their files."""
     router = APIRouter(route_class=LeanRoute, include_in_schema=False)
     policy = content_policy(livekit_url)
 
@@ -38,6 +38,9 @@ def page_routes(*, livekit_url: str, dist: Path = DIST) -> APIRouter:
 
     async def watch_page(request: Request, session_id: str) -> Response:  # noqa: ARG001
         return _page(dist / "index.html", policy)
+
+    async def docs_page(request: Request) -> Response:  # noqa: ARG001
+        return _page(dist / "docs.html", policy)
 
     async def asset(request: Request, path: str) -> Response:  # noqa: ARG001
         return _file(dist / "assets", path, _FOR_EVER)
@@ -49,6 +52,7 @@ def page_routes(*, livekit_url: str, dist: Path = DIST) -> APIRouter:
         ("/", start_page),
         ("/admin", start_page),
         ("/watch/{session_id}", watch_page),
+        ("/docs", docs_page),
         ("/assets/{path:path}", asset),
         ("/{name}", file),
     ):

@@ -5,6 +5,12 @@ import { defineConfig } from "vite";
 export default defineConfig({
   plugins: [react()],
   worker: { format: "es" },
-  build: { outDir: "dist", target: "es2022", chunkSizeWarningLimit: 1200, reportCompressedSize: false },
-  server: { proxy: { "/v1": "http://127.0.0.1:8088" } },
+  build: {
+    outDir: "dist",
+    target: "es2022",
+    chunkSizeWarningLimit: 1800, // the viewer of the API's page
+    reportCompressedSize: false,
+    rollupOptions: { input: ["index.html", "docs.html"] },
+  },
+  server: { proxy: { "/v1": "http://127.0.0.1:8088", "/openapi.json": "http://127.0.0.1:8088" } },
 });

@@ -12,7 +12,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 from control_plane.api.pages import DIST
 from tests.browser.person import People
+from tests.support.replica_process import start_replica
 from tests.support.stage_system import System, running_system
+
+__all__ = ["browser", "people", "start_replica", "system"]
 
 SLOTS = 2
 QUEUE_SIZE = 4
