@@ -65,6 +65,7 @@ _PROBE_S = 5.0
 _LEFTOVERS_S = 5.0
 _REGISTER_AGAIN_S = 0.5
 _LAST_BEAT_WITHIN_S = 2.0
+_CLEAN_UP_S, _HASTY_S = 10.0, 2.0  # of the service; a Ctrl-C means the process's end is enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,18 +138,19 @@ class Agent:
             StartupError: The registry can't be used, or the metrics port is taken.
             ServiceLoadFailed: The service can't be loaded.
         """
-        http = self._start_http()
+        http, is_hasty = self._start_http(), False
         try:
             await self._parts.registry.check([self._settings.pool])
             self._parts.registry.observe(metrics.script_ran, metrics.redis_failed)
             self._start_parts()
             self._background.start("stop signal", self._until_asked(stop))
             code = await self._outcome
+            is_hasty = code == EXIT_DONE and in_haste()
             if code == EXIT_DONE:
-                await self._drain(0.0 if in_haste() else self._settings.drain_grace_s)
+                await self._drain(is_hasty)
             return code
         finally:
-            await self._close()
+            await self._close(is_hasty)
             if http is not None:
                 http.close()
 
@@ -354,15 +356,16 @@ class Agent:
 
     # --- the end --------------------------------------------------------------------------------
 
-    async def _drain(self, grace_s: float) -> None:
+    async def _drain(self, is_hasty: bool) -> None:
+        grace_s = 0.0 if is_hasty else self._settings.drain_grace_s
         _log.info("node_drains", grace_s=grace_s)
         self._say(draining=True)
-        await self.assignments.drain(grace_s)
+        await self.assignments.drain(grace_s, clean_up_s=_HASTY_S if is_hasty else _CLEAN_UP_S)
 
-    async def _close(self) -> None:
+    async def _close(self, is_hasty: bool) -> None:
         self._outcome.cancel()
         await self.assignments.aclose()
-        await self.service.aclose()
+        await self.service.aclose(_HASTY_S if is_hasty else _CLEAN_UP_S)
         if self._parts.gpus is not None:
             self._parts.gpus.close()
         self.heartbeat.close()

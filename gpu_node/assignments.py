@@ -10,6 +10,7 @@ runner is through, whatever that takes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -31,6 +32,9 @@ _log = structlog.get_logger()
 FENCED = "fenced"
 _EPOCHS_KEPT = 4096
 _GIVE_BACK_WITHIN_S = 10.0
+_LOOK_AGAIN_S = 0.05
+_SAY_AFTER_S = 1.0
+"""A wait that takes longer is told of."""
 
 
 class Assignments:
@@ -104,8 +108,11 @@ class Assignments:
         """Another process serves."""
         self._lost_because = ""
 
-    async def drain(self, grace_s: float) -> None:
-        """Let running sessions finish within the grace, give all others back; bounded."""
+    async def drain(self, grace_s: float, *, clean_up_s: float = _GIVE_BACK_WITHIN_S) -> None:
+        """Let running sessions finish within the grace, give all others back; bounded.
+
+        What was given back plays elsewhere by then; its clean-up here may take *clean_up_s* more.
+        """
         self._draining = True
         for runner in self._runners.values():
             if runner.state is not SessionState.RUNNING:
@@ -113,7 +120,14 @@ class Assignments:
         await self._wait(grace_s)
         for runner in self._runners.values():
             runner.give_back("node_shutdown")
-        await self._wait(_GIVE_BACK_WITHIN_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GIVE_BACK_WITHIN_S):
+                while self._held():  # noqa: ASYNC110 - the registry has to answer for each
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+        await self._wait(min(_SAY_AFTER_S, clean_up_s))
+        if self._cleaning():
+            _log.info("waits_for_clean_up", sessions=len(self._cleaning()), at_most_s=clean_up_s)
+            await self._wait(clean_up_s - _SAY_AFTER_S)
 
     async def aclose(self) -> None:
         """Abandon whatever is left; the registry learns it from the node's goodbye."""
@@ -200,12 +214,20 @@ class Assignments:
 
         self._background.start(f"confirm {kill.session_id}", answer())
 
-    async def _wait(self, timeout_s: float) -> None:
-        """Wait until every session is through that can be, at most *timeout_s*."""
-        tasks = {
-            task
+    def _held(self) -> bool:
+        """Whether the registry hasn't answered yet for a session that can be given back."""
+        listed = set(self._heartbeat.residents())
+        return any(self._runners[name].assignment in listed for name in self._cleaning())
+
+    def _cleaning(self) -> dict[str, asyncio.Task[None]]:
+        """The sessions that aren't through and can be."""
+        return {
+            session_id: task
             for session_id, task in self._tasks.items()
             if not self._runners[session_id].is_stuck
         }
-        if tasks:
-            await asyncio.wait(tasks, timeout=timeout_s)
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Wait until every session is through that can be, at most *timeout_s*."""
+        if timeout_s > 0 and (tasks := self._cleaning()):
+            await asyncio.wait(set(tasks.values()), timeout=timeout_s)

@@ -44,6 +44,8 @@ from shared.states import NodeState
 _log = structlog.get_logger()
 
 _CLOSE_WITHIN_S = 10.0
+_SAY_AFTER_S = 1.0
+"""A wait that takes longer is told of."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 60.0
 _AFTER_ERROR_S = 300.0
 _ASK_AGAIN_S = 0.1
@@ -284,17 +286,24 @@ class ServiceLife:
         while self._heartbeat.residents():  # noqa: ASYNC110 - the registry has to answer for each
             await asyncio.sleep(_ASK_AGAIN_S)
 
-    async def aclose(self) -> None:
+    async def aclose(self, within_s: float = _CLOSE_WITHIN_S) -> None:
         """Stop the service for good, as far as it can be stopped in time."""
         self._closing = True
         if self._running is not None and self._running.cancel():  # or a next child might begin
-            await asyncio.wait({self._running}, timeout=_CLOSE_WITHIN_S)
-        await self._let_go()
+            await asyncio.wait({self._running}, timeout=within_s)
+        await self._let_go(within_s)
 
-    async def _let_go(self) -> None:
-        if self._host is not None:
-            closing = asyncio.create_task(self._host.aclose(), name="close service")
-            await asyncio.wait({closing}, timeout=_CLOSE_WITHIN_S)
+    async def _let_go(self, within_s: float = _CLOSE_WITHIN_S) -> None:
+        if self._host is None:
+            return
+        closing = asyncio.create_task(self._host.aclose(), name="close service")
+        await asyncio.wait({closing}, timeout=min(_SAY_AFTER_S, within_s))
+        if not closing.done():
+            _log.info("waits_for_service", service=self.name, call="stop", at_most_s=within_s)
+            await asyncio.wait({closing}, timeout=within_s - _SAY_AFTER_S)
+        if not closing.done() and isinstance(self._host, ChildHost):
+            self._host.end_now()
+            await asyncio.wait({closing}, timeout=_SAY_AFTER_S)
 
     def _say(self, state: NodeState, *, capacity: int) -> None:
         self._heartbeat.say(replace(self._heartbeat.report, state=state, capacity=capacity))

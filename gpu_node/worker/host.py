@@ -209,6 +209,10 @@ class ChildHost:
         self._streams.clear()
         self._slots = None
 
+    def end_now(self) -> None:
+        """End the child without asking it any longer."""
+        self._kill("the node couldn't wait for it any longer")
+
     async def _ask_to_leave(self) -> None:
         with contextlib.suppress(ServiceFault, TimeoutError):
             async with asyncio.timeout(self._plan.stop_within_s):

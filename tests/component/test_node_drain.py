@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gpu_node import agent
 from shared.states import Reason, SessionState
 from shared.store import Registry
 from tests.support.redis_server import POOL
-from tests.support.running_node import running_node
+from tests.support.running_node import SERVICE, running_node
 from tests.support.wait import wait_until
+from tests.support.worker_child import worker_pids
 
 
 async def test_running_sessions_finish_within_the_grace(redis_url: str, registry: Registry) -> None:
@@ -73,3 +81,37 @@ async def test_the_next_process_needs_no_lease_to_run_out(
         assert record.state is SessionState.RUNNING
         assert record.attempt == 2
         assert alice.of_type("resumed")[0]["attempt"] == 2
+
+
+BLOCKED = """
+import time
+def blocked(self, *_): time.sleep(3600)
+SyntheticService.close_session = SyntheticService.stop = blocked
+"""
+
+
+@pytest.mark.parametrize("place", ["in-process", "process"])
+async def test_a_ctrl_c_doesn_t_wait_for_a_service_that_lets_nothing_go(
+    redis_url: str,
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    """The session is back in the line by then; it's said what is waited for, and until when."""
+    monkeypatch.setattr(agent, "_CLEAN_UP_S", 3600.0)  # as long as another stop may take
+    path = tmp_path / "blocked.py"
+    path.write_text(SERVICE.read_text() + BLOCKED)
+    options: dict[str, Any] = {"pipe_path": path, "worker_mode": place, "data_dir": tmp_path}
+    with capture_logs() as logs:
+        async with running_node(redis_url, registry, drain_grace_s=600.0, **options) as node:
+            session_id, _ = await node.play()
+            node.in_haste = True
+            node.stop.set()
+            assert await node.task == 0
+    record = await registry.read(session_id)
+    assert (record.state, record.returned_because) == (SessionState.QUEUED, "node_shutdown")
+    said = {line["event"]: line for line in logs}
+    assert said["waits_for_clean_up"]["at_most_s"] == 2.0
+    assert said["waits_for_service"]["service"] == "blocked.py"
+    assert worker_pids() == []

@@ -121,7 +121,10 @@ class RunningNode:
             gpus=gpus,
         )
         self.agent = Agent(self.settings, parts)
-        self.task = asyncio.create_task(self.agent.run(self.stop), name="node")
+        self.in_haste = False
+        """The stop is a Ctrl-C."""
+        run = self.agent.run(self.stop, in_haste=lambda: self.in_haste)
+        self.task = asyncio.create_task(run, name="node")
 
     @property
     def journal(self) -> Journal:
