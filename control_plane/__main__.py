@@ -22,6 +22,7 @@ import uvicorn
 import uvloop
 
 from control_plane.app import Replica
+from control_plane.bounded_http import BoundedHttp
 from control_plane.listener import listen
 from control_plane.admin_key import admin_key_of, made_key_text
 from control_plane.settings import ReplicaSettings
@@ -76,7 +77,7 @@ async def _serve(settings: ReplicaSettings, listener: socket.socket) -> None:
     server = _Server(
         uvicorn.Config(
             replica.app,
-            http="httptools",
+            http=BoundedHttp,
             ws="none",
             lifespan="on",
             log_config=None,

@@ -18,6 +18,7 @@ from typing import NoReturn
 from shared.access_keys import ApiKey
 from shared.clock import Clock, SystemClock
 from shared.errors import StoreUnavailable
+from shared.lifecycle import repeat
 from shared.store import Registry
 
 READ_EVERY_S = 2.0
@@ -61,9 +62,7 @@ class KeyRing:
 
     async def run(self) -> NoReturn:
         """Read the keys now and then, for ever."""
-        while True:
-            await self._look()
-            await asyncio.sleep(READ_EVERY_S)
+        await repeat(self._look, name="key_ring", every_s=READ_EVERY_S, longest_s=READ_EVERY_S)
 
     async def aclose(self) -> None:
         """Look no more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import signal
 import socket
@@ -192,6 +193,22 @@ def test_missing_livekit_settings_are_all_listed(start: Start) -> None:
 def test_an_unreachable_redis_is_told(start: Start) -> None:
     """Exit 2 after at most five seconds of trying."""
     assert_mistake(start(REDIS_URL="redis://127.0.0.1:9/0"), "Redis", "--redis-url")
+
+
+@pytest.mark.parametrize("piece", [b"X-A: " + b"a" * 1000 + b"\r\n", b"a" * 1000])
+def test_a_head_without_an_end_is_not_kept(start: Start, piece: bytes) -> None:
+    """Nobody needs a key to send one, so it may not fill the memory; others are served on."""
+    host, port = start().address().removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as sender:
+        sender.sendall(b"GET /v1/stream/health HTTP/1.1\r\nHost: a\r\nX-B: ")
+        with contextlib.suppress(OSError):  # the answer may come while more is sent
+            for _ in range(1000):
+                sender.sendall(piece)
+        with contextlib.suppress(ConnectionError):
+            assert b"400 Bad Request" in sender.recv(1000)
+            assert sender.recv(1000) == b""
+    with httpx.Client(base_url=f"http://{host}:{port}") as client:
+        assert client.get("/v1/stream/health", headers={"X-A": "a" * 8000}).status_code == 200
 
 
 def test_a_replica_that_others_can_reach_makes_a_key_and_tells_it_once(start: Start) -> None:
