@@ -1,9 +1,9 @@
 """How do browsers get the pages?
 
-The built page (``control_plane/console/dist``) is one ``index.html`` for every address of its own,
-plus hashed assets that may be cached for ever. If it was never built, a plain text says how to.
-The content security policy lets the page load only what lies here, and connect only to us and to
-the LiveKit server that clients are told of.
+The built pages (``control_plane/console/dist``) are one ``index.html`` for players and viewers, one
+``admin.html`` for operators, and hashed assets that may be cached for ever. If they were never
+built, a plain text says how to. The content security policy lets a page load only what lies here,
+and connect only to us and to the LiveKit server that clients are told of.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ def page_routes(*, livekit_url: str, dist: Path = DIST) -> APIRouter:
     async def watch_page(request: Request, session_id: str) -> Response:  # noqa: ARG001
         return _page(dist / "index.html", policy)
 
+    async def admin_page(request: Request) -> Response:  # noqa: ARG001
+        return _page(dist / "admin.html", policy)
+
     async def docs_page(request: Request) -> Response:  # noqa: ARG001
         return _page(dist / "docs.html", policy)
 
@@ -50,7 +53,7 @@ def page_routes(*, livekit_url: str, dist: Path = DIST) -> APIRouter:
 
     for path, endpoint in (
         ("/", start_page),
-        ("/admin", start_page),
+        ("/admin", admin_page),
         ("/watch/{session_id}", watch_page),
         ("/docs", docs_page),
         ("/assets/{path:path}", asset),

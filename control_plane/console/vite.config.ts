@@ -10,7 +10,7 @@ export default defineConfig({
     target: "es2022",
     chunkSizeWarningLimit: 1800, // the viewer of the API's page
     reportCompressedSize: false,
-    rollupOptions: { input: ["index.html", "docs.html"] },
+    rollupOptions: { input: ["index.html", "admin.html", "docs.html"] },
   },
   server: { proxy: { "/v1": "http://127.0.0.1:8088", "/openapi.json": "http://127.0.0.1:8088" } },
 });

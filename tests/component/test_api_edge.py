@@ -159,23 +159,27 @@ def dist(tmp_path: Path) -> Path:
     """A page as the build leaves it."""
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text("<title>Greenroom</title>")
+    (tmp_path / "admin.html").write_text("<title>Backstage</title>")
     (tmp_path / "assets" / "app-1a2b.js").write_text("export {}")
     (tmp_path / "favicon.svg").write_text("<svg/>")
     return tmp_path
 
 
 async def test_pages_are_served(redis_url: str, room_service: RoomService, dist: Path) -> None:
-    """The start page and each viewer link give the one page; assets may be kept for ever."""
+    """Players and viewers get one page, operators another; assets may be kept for ever."""
     settings = settings_for(redis_url, room_service.url)
     async with served(settings, dist) as (_, api):
         start = await api.get("/")
         watch = await api.get("/watch/default-abc")
+        admin = await api.get("/admin")
         script = await api.get("/assets/app-1a2b.js")
         icon = await api.get("/favicon.svg")
         missing = await api.get("/assets/none.js")
         outside = await api.get("/assets/..%2findex.html")
 
     assert start.text == watch.text == "<title>Greenroom</title>"
+    assert admin.text == "<title>Backstage</title>"
+    assert "script-src" in admin.headers["content-security-policy"]
     assert start.headers["cache-control"] == "no-cache"
     assert "immutable" in script.headers["cache-control"]
     assert "javascript" in script.headers["content-type"]

@@ -21,7 +21,7 @@ import { OneTab } from "../memory/one-tab";
 import { type Place, savePlace } from "../memory/place";
 import { encodeControl, type StageStatus } from "../stage/protocol";
 import { RoundTrip } from "../stage/round-trip";
-import { Stage } from "../stage/stage";
+import { type Lost, Stage } from "../stage/stage";
 import { progress } from "../words/place";
 import type { View } from "./view";
 
@@ -254,7 +254,7 @@ export class SessionRun {
     this.sender.repeat();
   }
 
-  private onLost(why: "duplicate" | "lost"): void {
+  private onLost(why: Lost): void {
     this.token = null;
     // The record first: a room also goes away because its session has ended.
     this.joinDueAt = performance.now() + REJOIN_AFTER_MS;

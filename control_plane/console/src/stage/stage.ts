@@ -37,9 +37,17 @@ export interface StageEvents {
   /** The browser refuses to show the picture without a gesture, or shows it again. */
   onBlocked(blocked: boolean): void;
   onSound(sound: Sound): void;
-  /** The room is gone; `duplicate`: the same identity joined elsewhere. */
-  onLost(why: "duplicate" | "lost"): void;
+  /** The room is gone for us. */
+  onLost(why: Lost): void;
 }
+
+/** `duplicate`: the same identity joined elsewhere; `deleted`: the room was, as after an end. */
+export type Lost = "duplicate" | "deleted" | "lost";
+
+const LOST: Readonly<Partial<Record<DisconnectReason, Lost>>> = {
+  [DisconnectReason.DUPLICATE_IDENTITY]: "duplicate",
+  [DisconnectReason.ROOM_DELETED]: "deleted",
+};
 
 /** `none`: the worker sends no sound; `blocked`: the browser wants a gesture first. */
 export type Sound = "none" | "on" | "off" | "blocked";
@@ -200,8 +208,7 @@ export class Stage {
         frames.terminate();
         if (this.room !== room) return;
         this.forget();
-        const duplicate = reason === DisconnectReason.DUPLICATE_IDENTITY;
-        this.events.onLost(duplicate ? "duplicate" : "lost");
+        this.events.onLost((reason !== undefined && LOST[reason]) || "lost");
       });
   }
 

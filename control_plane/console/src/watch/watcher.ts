@@ -11,7 +11,7 @@ import { Patience } from "../api/patience";
 import { Poller } from "../api/poller";
 import { ticker } from "../api/ticker";
 import { hasEnded, isOnStage, type SessionRecord } from "../client/types";
-import { type Sound, Stage } from "../stage/stage";
+import { type Lost, type Sound, Stage } from "../stage/stage";
 import type { Picture } from "../words/states";
 import type { WatchAddress } from "./address";
 
@@ -138,7 +138,11 @@ export class Watcher {
     this.tick();
   }
 
-  private onLost(why: "duplicate" | "lost"): void {
+  private onLost(why: Lost): void {
+    if (why === "deleted" && this.roomUrl !== null) {
+      this.finish("over"); // joining again would only make the room anew
+      return;
+    }
     this.joinDueAt = performance.now() + REJOIN_MS;
     if (why === "duplicate") this.set({ trouble: "open_elsewhere" });
     this.poller.poke();
