@@ -80,40 +80,19 @@ class Replica:
         )
         self.vitals = Vitals(registry=self.registry, rooms=self.rooms, pools=pools)
         self.lines = Lines(registry=self.registry, pools=pools)
-        self.hub = EventsHub(
-            registry=self.registry,
-            lines=self.lines,
-            metrics=self.metrics,
-            pools=pools,
-            queue_lease_s=settings.queue_lease_s,
-        )
-        self.feed = OperatorFeed(
-            registry=self.registry,
-            lines=self.lines,
-            pools=pools,
-            max_waiting=settings.queue_size,
-        )
+        self.hub, self.feed = self._hub(), self._feed()
         presence = Presence(rooms=self.rooms, registry=self.registry)
         self.chores = RoomChores(rooms=self.rooms, presence=presence, metrics=self.metrics)
         self.sweeper = Sweeper(registry=self.registry, chores=self.chores, pools=pools)
         self.reconciler = Reconciler(
             registry=self.registry, rooms=self.rooms, chores=self.chores, pools=pools
         )
-        self._owners = SessionOwners(settings.session_secret.get_secret_value().encode())
-        self._session_tokens = SessionTokens(settings.session_secret.get_secret_value().encode())
+        session_secret = settings.session_secret.get_secret_value().encode()
+        self._owners = SessionOwners(session_secret)
+        self._session_tokens = SessionTokens(session_secret)
         self.keys = KeyRing(registry=self.registry)
         self.access = self._access()
-        self.guard = Guard(
-            access=self.access,
-            limits=RateLimits(
-                registry=self.registry,
-                creates_per_s=settings.create_rate,
-                reads_per_s=settings.read_rate,
-            ),
-            acts=AdminActs(registry=self.registry),
-            metrics=self.metrics,
-            pools=pools,
-        )
+        self.guard = self._guard()
         self.admission = self._admission()
         self.answers = self._answers()
         self.app: ASGIApp = Edge(
@@ -167,12 +146,43 @@ class Replica:
             owners=self._owners,
         )
 
+    def _hub(self) -> EventsHub:
+        return EventsHub(
+            registry=self.registry,
+            lines=self.lines,
+            metrics=self.metrics,
+            pools=self._settings.pools,
+            queue_lease_s=self._settings.queue_lease_s,
+        )
+
+    def _feed(self) -> OperatorFeed:
+        return OperatorFeed(
+            registry=self.registry,
+            lines=self.lines,
+            pools=self._settings.pools,
+            max_waiting=self._settings.queue_size,
+        )
+
     def _access(self) -> Access:
         return Access(
             admin_key=admin_key_of(self._settings),
             keys=self.keys,
             session_tokens=self._session_tokens,
             owners=self._owners,
+        )
+
+    def _guard(self) -> Guard:
+        settings = self._settings
+        return Guard(
+            access=self.access,
+            limits=RateLimits(
+                registry=self.registry,
+                creates_per_s=settings.create_rate,
+                reads_per_s=settings.read_rate,
+            ),
+            acts=AdminActs(registry=self.registry),
+            metrics=self.metrics,
+            pools=settings.pools,
         )
 
     def _answers(self) -> Answers:

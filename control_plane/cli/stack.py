@@ -85,10 +85,7 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
             values["livekit_api_key"] = livekit.api_key
             values["livekit_api_secret"] = livekit.api_secret
         settings = load(ReplicaSettings, **_only(values, ReplicaSettings))
-        with usable(data_dir):
-            key = admin_key_of(settings)  # made here, its text ends in no log of the replica's
-        if key is not None and key.is_new:
-            say(made_key_text(key))
+        _tell_admin_key(settings, say)
         host = _EVERYWHERE.get(settings.host, settings.host)
         listen(settings.host, settings.port).close()  # no server of somebody else may answer there
         values["port"] = settings.port or free_port(host=host)
@@ -106,6 +103,14 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
             usable=http_ok(values["port"], "/v1/service/ready", host=host),
             log_dir=data_dir / "logs",
         )
+
+
+def _tell_admin_key(settings: ReplicaSettings, say: Callable[[str], None]) -> None:
+    """Make the key of a replica that needs one, so that it ends in no log of the replica's own."""
+    with usable(settings.data_dir):
+        key = admin_key_of(settings)
+    if key is not None and key.is_new:
+        say(made_key_text(key).rstrip())
 
 
 def _only(values: Given, settings: type[ProcessSettings]) -> Given:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 import json
 import signal
+from dataclasses import dataclass
 
 import httpx
+import pytest_asyncio
 
 from shared.access_keys import Scope
 from shared.store import Registry
 from tests.support.closed import ADMIN_KEY, add_key, bearer
 from tests.support.key_dump import read_all
+from tests.support.played_node import PlayedNode
 from tests.support.redis_server import RawRedis
 from tests.support.replica import API_SECRET, SESSIONS, BeginNode
 from tests.support.replica_process import Start
@@ -51,14 +54,23 @@ class Traces:
         return answer
 
 
-async def test_no_secret_and_no_token_is_written_anywhere(
-    start_replica: Start,
-    room_service: RoomService,
-    registry: Registry,
-    raw_redis: RawRedis,
-    begin_node: BeginNode,
-) -> None:
-    """Nor who somebody is and what was asked for, but in the session's own record."""
+@dataclass(slots=True, kw_only=True)
+class Life:
+    """One life of a session, and everything that was written meanwhile."""
+
+    secrets: list[str]
+    tokens: list[str]
+    rooms: list[object]
+    """What each room token says of its room."""
+    public: dict[str, str]
+    """What others than the session's own client may see, by where it stands."""
+
+
+@pytest_asyncio.fixture
+async def life(
+    start_replica: Start, room_service: RoomService, registry: Registry, begin_node: BeginNode
+) -> Life:
+    """One session plays and one waits; then all ends, and so does the replica."""
     replica = start_replica(
         LIVEKIT_URL=room_service.url,
         ADMIN_KEY=ADMIN_KEY,
@@ -66,59 +78,70 @@ async def test_no_secret_and_no_token_is_written_anywhere(
         QUEUE_SIZE="9",
     )
     key = await add_key(registry, Scope.CREATE)
-    node = await begin_node()
     async with httpx.AsyncClient(base_url=replica.address(), timeout=20) as client:
         traces = Traces(client)
-
-        async def created() -> httpx.Response | None:
-            answer = await traces.call("POST", SESSIONS, key, json=CREATE)
-            return answer if answer.status_code == 200 else None
-
-        first = await wait_until(created, "the replica takes sessions")
-        assert first is not None
-        playing = first.json()
-        waiting = (await traces.call("POST", SESSIONS, key, json=CREATE)).json()
-        session, token = f"{SESSIONS}/{playing['session_id']}", playing["session_token"]
-        await node.play(playing["session_id"])
-        watcher = await traces.call("POST", f"{session}/tokens", token, json={"identity": "v"})
-        again = await traces.call("POST", f"{session}/tokens", token, json={"role": "controller"})
-        await _mistakes(traces, session, playing, waiting, key)
-        await node.retire()
-        await traces.call("DELETE", session, token)
-        await traces.call("DELETE", f"/v1/queue/{waiting['session_id']}", ADMIN_KEY)
-        listed = (await traces.call("GET", SESSIONS, ADMIN_KEY)).text
-        numbers = (await traces.call("GET", "/metrics", ADMIN_KEY)).text
-        told = [(await traces.call("GET", f"/v1/service/{what}")).text for what in OPEN]
+        tokens, told, numbers = await _live(traces, key, await begin_node())
     replica.signal(signal.SIGTERM)
     _, complaints = replica.result()
+    rooms = [_claims(token) for token in tokens if token.startswith("ey")]
+    return Life(
+        secrets=[ADMIN_KEY, key, key.rsplit("_", 1)[1], API_SECRET, SESSION_SECRET, *tokens],
+        tokens=tokens,
+        rooms=rooms,
+        public={
+            "the log": "".join(replica.said) + complaints,
+            "the numbers": numbers,
+            "errors": "\n".join(traces.errors),
+            "heads of answers": "\n".join(traces.heads),
+            "what many may read": told,
+            "rooms": f"{room_service.told} {room_service.calls} {rooms}",
+        },
+    )
 
+
+async def _live(traces: Traces, key: str, node: PlayedNode) -> tuple[list[str], str, str]:
+    """Live it; return all tokens, what is told in lists, and the numbers."""
+
+    async def created() -> httpx.Response | None:
+        answer = await traces.call("POST", SESSIONS, key, json=CREATE)
+        return answer if answer.status_code == 200 else None
+
+    first = await wait_until(created, "the replica takes sessions")
+    assert first is not None
+    playing = first.json()
+    waiting = (await traces.call("POST", SESSIONS, key, json=CREATE)).json()
+    session, token = f"{SESSIONS}/{playing['session_id']}", playing["session_token"]
+    await node.play(playing["session_id"])
+    watcher = await traces.call("POST", f"{session}/tokens", token, json={"identity": "v"})
+    again = await traces.call("POST", f"{session}/tokens", token, json={"role": "controller"})
+    await _mistakes(traces, session, playing, waiting, key)
+    await node.retire()
+    await traces.call("DELETE", session, token)
+    await traces.call("DELETE", f"/v1/queue/{waiting['session_id']}", ADMIN_KEY)
+    told = (await traces.call("GET", SESSIONS, ADMIN_KEY)).text
+    numbers = (await traces.call("GET", "/metrics", ADMIN_KEY)).text
+    for what in OPEN:
+        told += (await traces.call("GET", f"/v1/service/{what}")).text
     tokens = [playing["token"], token, waiting["token"], waiting["session_token"]]
-    tokens += [watcher.json()["token"], again.json()["token"]]
-    secrets = [ADMIN_KEY, key, key.rsplit("_", 1)[1], API_SECRET, SESSION_SECRET, *tokens]
+    return [*tokens, watcher.json()["token"], again.json()["token"]], told, numbers
+
+
+async def test_no_secret_and_no_token_is_written_anywhere(life: Life, raw_redis: RawRedis) -> None:
+    """Nor who somebody is and what was asked for, but in the session's own record."""
     kept = str(read_all(raw_redis))
-    rooms = [_claims(token) for token in tokens if token.count(".") == 2 and token[:2] == "ey"]
-    public = {
-        "the log": "".join(replica.said) + complaints,
-        "the numbers": numbers,
-        "errors": "\n".join(traces.errors),
-        "heads of answers": "\n".join(traces.heads),
-        "what anybody may read": "\n".join(told) + listed,
-        "rooms": f"{room_service.told} {room_service.calls} {rooms}",
-    }
-    assert len(traces.errors) > 10
-    assert "admin_act" in public["the log"]
-    assert "session_id" in listed
-    assert "greenroom_admissions_total" in numbers
-    assert len(rooms) == 4
+    assert life.public["errors"].count("\n") > 10
+    assert "admin_act" in life.public["the log"]
+    assert "session_id" in life.public["what many may read"]
+    assert "greenroom_admissions_total" in life.public["the numbers"]
+    assert len(life.rooms) == 4
     assert IDENTITY in kept
-    for where, text in (public | {"Redis": kept}).items():
-        for secret in secrets:
+    signatures = [token.rsplit(".", 1)[1] for token in life.tokens]
+    for where, text in (life.public | {"Redis": kept}).items():
+        for secret in (*life.secrets, *signatures):
             assert secret not in text, f"{secret[:9]}… stands in {where}"
-    for where, text in public.items():
+    for where, text in life.public.items():
         for private in (IDENTITY, PROMPT):
             assert private not in text, f"{private} stands in {where}"
-    signatures = {token.rsplit(".", 1)[1] for token in tokens}
-    assert not any(signature in text for text in public.values() for signature in signatures)
 
 
 OPEN = ("health", "ready", "metadata")

@@ -13,7 +13,7 @@ from tests.support.scenario import World, sid
 def live(world: World) -> None:
     """Live it; every call's answer that later ones depend on is checked."""
     life = world.add_node(capacity=2)
-    world.run("note_progress", node_id="n1", incarnation=life.incarnation, progress="{}")
+    _tell_of_itself(world, life.incarnation)
     world.run("put_image", session_id=sid("a"), image=b"jpeg", budget_bytes=99)
     key = {"idempotency_hash": "ab12", "fingerprint": "f1"}
     world.bring("a", "running", **key)
@@ -52,6 +52,12 @@ def live(world: World) -> None:
     claim = world.claim(third.node_id, "b", world.epoch("b") + 1, bundle)
     assert world.run("adopt_session", **claim)[0] == "adopted"
     assert world.called == set(all_names())
+
+
+def _tell_of_itself(world: World, incarnation: int) -> None:
+    """What a node says beside its beats."""
+    world.run("note_progress", node_id="n1", incarnation=incarnation, progress="{}")
+    world.run("note_play", node_id="n1", incarnation=incarnation, play="{}")
 
 
 def _be_let_in(world: World) -> None:
