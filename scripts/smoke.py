@@ -20,11 +20,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from scripts.smoke_player import Player, until
+from shared.client import Greenroom, Problem, Session, SessionOver
 from shared.embedded.ports import free_port
 
 FRAMES_WANTED = 60
@@ -35,7 +35,6 @@ _RESTING = 12
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy")
 
 Timings = dict[str, float]
-Answer = dict[str, Any]
 
 
 class Broken(Exception):
@@ -80,75 +79,56 @@ def running_stack(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 class House:
     """The HTTP side, as an application's backend uses it."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
-        self.open: list[str] = []
+    def __init__(self, url: str) -> None:
+        self.greenroom = Greenroom(url)
+        self.open: list[Session] = []
 
-    async def is_ready(self) -> bool:
-        """Whether a session could be served now."""
+    async def create(self, identity: str) -> Session:
+        """Create a session."""
+        session = await self.greenroom.create(identity, prompt="a quiet harbour at dawn")
+        self.open.append(session)
+        return session
+
+    async def end(self, session: Session) -> None:
+        """End a session."""
+        await self.greenroom.end(session)
+        self.open.remove(session)
+
+    async def becomes(self, session: Session, state: str) -> None:
+        """Wait until a session is in *state*."""
+        await self.greenroom.wait(session, until={state}, timeout_s=20)
+
+
+async def is_ready(url: str) -> bool:
+    """Whether a session could be served now."""
+    async with httpx.AsyncClient(base_url=url) as client:
         try:
-            return (await self._client.get("/v1/service/ready")).status_code == httpx.codes.OK
+            return (await client.get("/v1/service/ready")).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
-    async def create(self, identity: str) -> tuple[int, Answer]:
-        """Create a session; returns status and body."""
-        body = {"identity": identity, "role": "controller", "prompt": "a quiet harbour at dawn"}
-        answer = await self._client.post("/v1/stream/sessions", json=body)
-        created: Answer = answer.json()
-        if answer.is_success:
-            self.open.append(created["session_id"])
-        return answer.status_code, created
 
-    async def status(self, session_id: str) -> Answer:
-        """Return how a session stands."""
-        answer = await self._client.get(f"/v1/stream/sessions/{session_id}")
-        answer.raise_for_status()
-        found: Answer = answer.json()
-        return found
-
-    async def end(self, session_id: str) -> None:
-        """End a session."""
-        (await self._client.delete(f"/v1/stream/sessions/{session_id}")).raise_for_status()
-        self.open.remove(session_id)
-
-    async def viewer(self, session_id: str, identity: str) -> Answer:
-        """Return a token to watch."""
-        path = f"/v1/stream/sessions/{session_id}/tokens"
-        answer = await self._client.post(path, json={"identity": identity, "role": "viewer"})
-        answer.raise_for_status()
-        token: Answer = answer.json()
-        return token
-
-    async def becomes(self, session_id: str, state: str, *, within_s: float = 20.0) -> None:
-        """Wait until a session is in *state*."""
-        deadline_s = time.monotonic() + within_s
-        while (now := await self.status(session_id))["status"] != state:
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(f"session is {now['status']}, not {state}, after {within_s} s")
-            await asyncio.sleep(0.01)
-
-
-async def play(house: House, timings: Timings) -> str:
+async def play(house: House, timings: Timings) -> Session:
     """One person: create, join, see the world move, steer it, be watched. Returns the session."""
     started_s = time.monotonic()
-    status, session = await house.create("ada")
+    session = await house.create("ada")
     timings["create_ms"] = _ms_since(started_s)
-    check(status == httpx.codes.OK, f"the first session is admitted at once, not {status}")
+    check(session.token, "a session has a token for its room")
+    check(session.status == "assigned", f"the first one is admitted at once, not {session.status}")
     player = Player()
     try:
         joining_s = time.monotonic()
-        await player.join(session["livekit_url"], session["token"])
+        await player.join(session.livekit_url, str(session.token))
         timings["join_ms"] = _ms_since(joining_s)
         await until(lambda: player.was_told("first_frame"), "the status first_frame")
         await until(lambda: player.real_frames, "the first frame that isn't black")
         timings["first_frame_ms"] = _ms_since(started_s)
         await _walk(player, timings)
         await _turn(player, timings)
-        await _be_watched(house, session["session_id"])
+        await _be_watched(house, session)
     finally:
         await player.leave()
-    return str(session["session_id"])
+    return session
 
 
 async def _walk(player: Player, timings: Timings) -> None:
@@ -190,12 +170,12 @@ def _changes(player: Player, frames: int) -> list[float]:
     return [seen.change for seen in list(player.seen)[-frames:]]
 
 
-async def _be_watched(house: House, session_id: str) -> None:
+async def _be_watched(house: House, session: Session) -> None:
     """A viewer gets frames of the same world."""
-    token = await house.viewer(session_id, "grace")
+    token = await house.greenroom.viewer(session, "grace")
     viewer = Player()
     try:
-        await viewer.join(token["livekit_url"], token["token"])
+        await viewer.join(token.livekit_url, token.token)
         await until(lambda: viewer.real_frames >= 10, "ten frames at the viewer's")
     finally:
         await viewer.leave()
@@ -204,18 +184,17 @@ async def _be_watched(house: House, session_id: str) -> None:
 async def wait_in_line(house: House, timings: Timings) -> None:
     """Fill all slots; the next one waits at position 1 and runs when somebody leaves."""
     for number in range(_MOST_SLOTS):
-        status, session = await house.create(f"guest-{number}")
-        if status == httpx.codes.ACCEPTED:
+        session = await house.create(f"guest-{number}")
+        if session.status == "queued":
             break
-        check(status == httpx.codes.OK, f"a session is admitted or waits, not {status}")
-    check(status == httpx.codes.ACCEPTED, "somebody has to wait once all slots are taken")
-    check(session["queue_position"] == 1, f"position 1, not {session['queue_position']}")
+    check(session.status == "queued", "somebody has to wait once all slots are taken")
+    check(session.queue_position == 1, f"position 1, not {session.queue_position}")
     waiting = Player()
     try:
-        await waiting.join(session["livekit_url"], session["token"])
+        await waiting.join(session.livekit_url, str(session.token))
         started_s = time.monotonic()
-        await house.end(next(name for name in house.open if name != session["session_id"]))
-        await house.becomes(session["session_id"], "running")
+        await house.end(next(one for one in house.open if one != session))
+        await house.becomes(session, "running")
         timings["queued_to_running_ms"] = _ms_since(started_s)
         await until(lambda: waiting.real_frames, "a frame for the one who waited")
     finally:
@@ -224,9 +203,9 @@ async def wait_in_line(house: House, timings: Timings) -> None:
 
 async def drive(port: int, timings: Timings, started_s: float) -> None:
     """Drive the running stack from the outside."""
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=15) as client:
-        house = House(client)
-        while not await house.is_ready():
+    house = House(f"http://127.0.0.1:{port}")
+    async with house.greenroom:
+        while not await is_ready(f"http://127.0.0.1:{port}"):
             check(time.monotonic() < started_s + 60, "everything is ready within 60 s")
             await asyncio.sleep(0.02)
         timings["ready_s"] = round(time.monotonic() - started_s, 2)
@@ -234,7 +213,7 @@ async def drive(port: int, timings: Timings, started_s: float) -> None:
         await wait_in_line(house, timings)
         if first in house.open:
             await house.end(first)
-        await asyncio.gather(*(house.end(name) for name in list(house.open)))
+        await asyncio.gather(*(house.end(session) for session in list(house.open)))
         await house.becomes(first, "closed")
         await asyncio.sleep(1)  # the SDK still tidies up after a disconnect
 
@@ -278,7 +257,7 @@ def main() -> int:
             with running_stack(folder, port) as stack:
                 asyncio.run(drive(port, timings, time.monotonic()))
                 stop(stack, folder)
-        except (Broken, TimeoutError, httpx.HTTPError) as fault:
+        except (Broken, TimeoutError, Problem, SessionOver) as fault:
             sys.stderr.write(f"The smoke test failed: {type(fault).__name__}: {fault}\n")
             return 1
     sys.stdout.write(json.dumps(timings) + "\n")
