@@ -28,12 +28,12 @@ from gpu_node.gpu_watch import GpuWatch, Reader
 from gpu_node.heartbeat import Heartbeat, Link, NodeLease
 from gpu_node.http import NodeHttp, health_of
 from gpu_node.load_progress import LoadProgress
+from gpu_node.play_teller import PlayTeller
 from gpu_node.room import RoomFactory
 from gpu_node.runner import Runner
 from gpu_node.service_life import ServiceLife
 from gpu_node.services.loader import find_service_file
 from gpu_node.settings import NodeSettings
-from gpu_node.slot_watch import EVERY_S as SLOTS_EVERY_S
 from gpu_node.slot_watch import SlotWatch
 from shared.clock import Clock
 from shared.errors import ServiceLoadFailed, StoreUnavailable
@@ -162,8 +162,8 @@ class Agent:
         self._loading = start("load progress", self._progress.follow())
         start("hints", self._follow_hints())
         start("media probe", repeat(self._probe_media, name="media probe", every_s=_PROBE_S))
-        slots = SlotWatch(self.heartbeat, self._service_figures)
-        start("slot watch", repeat(slots.look, name="slot watch", every_s=SLOTS_EVERY_S))
+        start("slot watch", SlotWatch(self.heartbeat, self._service_figures).run())
+        start("play", PlayTeller(self._parts.registry, self.heartbeat, self._settings.pool).run())
         if self._parts.gpus is not None:
             self._watch_gpus(self._parts.gpus)
         start("tick", repeat(self._tick, name="tick", every_s=_TICK_S))

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from gpu_node.heartbeat import Heartbeat, NodeLease
-from gpu_node.serving_names import NodeNow, serving_text
+from gpu_node.serving_names import NodeNow, node_text
 from gpu_node.settings import NodeSettings, visible_gpus
 from gpu_node.watchdog import STUCK_AFTER_S
 from shared.errors import StartupError
@@ -129,8 +129,7 @@ def _page(ask: Callable[[], NodeHealth], gpu: str) -> type[BaseHTTPRequestHandle
                     health = ask()
                     self._answer_health(health, fine=health.ready)
                 case "/metrics":
-                    text = generate_latest() + serving_text(_now(ask(), gpu))
-                    self._answer(200, CONTENT_TYPE_LATEST, text)
+                    self._answer(200, CONTENT_TYPE_LATEST, node_text(_now(ask(), gpu)))
                 case _:
                     self._answer(404, "text/plain", b"/health, /ready and /metrics are here.\n")
 

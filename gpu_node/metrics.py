@@ -300,7 +300,6 @@ def first_frame(seconds: float) -> None:
 def chunk_taken(waited_s: float, made_in_s: float) -> None:
     """Observe how long the player waited for the service, and how long that took."""
     _CHUNKS.inc()
-    PLAY.chunk(made_in_s)
     _CHUNK_MADE.observe(made_in_s)
     _CHUNK_WAIT.observe(waited_s)
 
@@ -317,6 +316,7 @@ def chunk_due(made_in_s: float, plays_s: float) -> None:
     """Compare how long a chunk took, all waits included, with how long it plays."""
     _SLO_BUDGET.observe(plays_s)
     _SLO.labels(outcome="met" if made_in_s <= plays_s else "missed").inc()
+    PLAY.chunk(made_in_s, in_time=made_in_s <= plays_s)
 
 
 def scheduled(facts: object) -> None:
@@ -370,7 +370,7 @@ def service_says(figures: Mapping[str, Any]) -> None:
 def frame_played(late_s: float, session: object) -> None:
     """Observe one frame and how late it left; *session* is only told from others."""
     _FRAMES.inc()
-    PLAY.frame(session)
+    PLAY.frame(session, late_s)
     _LATENESS.observe(late_s)
 
 

@@ -12,9 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shared.play_facts import PlayFacts
+
 WINDOW_S = 30
 """Source: reference, published_fps."""
 _CHUNKS_KEPT = 256
+_FRAMES_KEPT = 1024
+"""Whose lateness is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,10 @@ class Played:
     """Frames per second of each session that had any, the slowest first."""
     chunk_s: tuple[float, ...]
     """How long each of the last chunks took, the quickest first."""
+    late_s: tuple[float, ...]
+    """How late each of the last frames left, the most punctual first."""
+    in_time: float | None
+    """Share of the chunks that were made within the time that they play; None: there were none."""
 
     @property
     def fps(self) -> float:
@@ -40,22 +48,26 @@ class RecentPlay:
         self._lock = threading.Lock()
         self._frames: dict[object, deque[list[int]]] = {}
         """Session → its seconds, each with how many frames left in it."""
-        self._chunks: deque[tuple[float, float]] = deque(maxlen=_CHUNKS_KEPT)
+        self._chunks: deque[tuple[float, float, bool]] = deque(maxlen=_CHUNKS_KEPT)
+        """When each came, how long it took, and whether that was in time."""
+        self._late: deque[tuple[float, float]] = deque(maxlen=_FRAMES_KEPT)
 
-    def frame(self, session: object) -> None:
-        """A frame of *session* has left."""
-        second = int(self._now_s())
+    def frame(self, session: object, late_s: float) -> None:
+        """A frame of *session* has left, so late."""
+        now_s = self._now_s()
+        second = int(now_s)
         with self._lock:
+            self._late.append((now_s, late_s))
             seconds = self._frames.setdefault(session, deque(maxlen=WINDOW_S + 1))
             if seconds and seconds[-1][0] == second:
                 seconds[-1][1] += 1
             else:
                 seconds.append([second, 1])
 
-    def chunk(self, made_in_s: float) -> None:
-        """The service has made a chunk."""
+    def chunk(self, made_in_s: float, *, in_time: bool) -> None:
+        """The service has made a chunk, within the time that it plays or not."""
         with self._lock:
-            self._chunks.append((self._now_s(), made_in_s))
+            self._chunks.append((self._now_s(), made_in_s, in_time))
 
     def played(self) -> Played:
         """Return what was played; sessions without a frame in the window are forgotten."""
@@ -70,8 +82,27 @@ class RecentPlay:
                     continue
                 lasted_s = max(now_s - seconds[0][0], 1.0)
                 rates.append(sum(count for _, count in seconds) / lasted_s)
-            took = [made_s for at_s, made_s in self._chunks if at_s > now_s - WINDOW_S]
-        return Played(session_fps=tuple(sorted(rates)), chunk_s=tuple(sorted(took)))
+            chunks = [chunk for chunk in self._chunks if chunk[0] > now_s - WINDOW_S]
+            late = [late_s for at_s, late_s in self._late if at_s > now_s - WINDOW_S]
+        return Played(
+            session_fps=tuple(sorted(rates)),
+            chunk_s=tuple(sorted(made_s for _, made_s, _ in chunks)),
+            late_s=tuple(sorted(late)),
+            in_time=sum(chunk[2] for chunk in chunks) / len(chunks) if chunks else None,
+        )
+
+    def facts(self) -> PlayFacts:
+        """Return the same in the few numbers that are told to the registry."""
+        played = self.played()
+        rates, chunk_s, late_s = played.session_fps, played.chunk_s, played.late_s
+        return PlayFacts(
+            playing=len(rates),
+            fps=round(played.fps / len(rates), 1) if rates else None,
+            fps_min=round(rates[0], 1) if rates else None,
+            chunk_p95_s=round(at_share(chunk_s, 0.95), 3) if chunk_s else None,
+            in_time=None if played.in_time is None else round(played.in_time, 3),
+            late_p95_s=round(at_share(late_s, 0.95), 3) if late_s else None,
+        )
 
 
 def at_share(ordered: tuple[float, ...], share: float) -> float:

@@ -50,26 +50,32 @@ _RENAMED = (
 """Their name, and ours for the same thing."""
 
 
-def serving_text(now: NodeNow) -> bytes:
-    """Return all of it as Prometheus text."""
+def node_text(now: NodeNow) -> bytes:
+    """Return a node's page as Prometheus text: ours and theirs, of one moment."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector(now))
+    registry.register(_Page(now))
     return generate_latest(registry)
 
 
 def collector(now: NodeNow) -> Collector:
     """Return what reads our instruments as they are now."""
-    return _Serving(now, _ours())
+    return _Serving(now, list(REGISTRY.collect()))
 
 
-def _ours() -> dict[str, Metric]:
-    return {metric.name.removeprefix(_OURS): metric for metric in REGISTRY.collect()}
+class _Page(Collector):
+    def __init__(self, now: NodeNow) -> None:
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        ours = list(REGISTRY.collect())
+        yield from ours
+        yield from _Serving(self._now, ours).collect()
 
 
 class _Serving(Collector):
-    def __init__(self, now: NodeNow, ours: dict[str, Metric]) -> None:
+    def __init__(self, now: NodeNow, ours: list[Metric]) -> None:
         self._now = now
-        self._ours = ours
+        self._ours = {metric.name.removeprefix(_OURS): metric for metric in ours}
 
     def collect(self) -> Iterator[Metric]:
         for theirs, ours in _RENAMED:

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
 from gpu_node import metrics
 from gpu_node.heartbeat import Heartbeat
 from shared.errors import ServiceFault
+from shared.lifecycle import repeat
 from shared.states import NodeState
 
 _log = structlog.get_logger()
@@ -44,6 +45,10 @@ class SlotWatch:
         self._offered: int | None = None
         """What the node offered after the last look; anything else is news from the service."""
         self._withheld = 0
+
+    async def run(self) -> NoReturn:
+        """Look for ever."""
+        await repeat(self.look, name="slot watch", every_s=EVERY_S)
 
     async def look(self) -> None:
         """Compare once, and say what follows."""

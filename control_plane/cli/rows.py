@@ -22,6 +22,7 @@ from control_plane.operator_words import (
 from control_plane.stories import moves_in_s, room_of
 from shared.facts import NodeFacts, PoolFacts, SessionFacts
 from shared.gpus import read_gpus
+from shared.play_facts import PlayFacts, read_play
 from shared.states import SessionState
 from shared.store.replies import progress
 
@@ -48,6 +49,18 @@ NODE_COLUMNS = (
     Column(title="BEAT", numeric=True),
     Column(title="SERVICE", may_shrink=True),
     Column(title="RELEASE", may_shrink=True),
+    Column(title="NOTE", may_shrink=True),
+)
+TOP_COLUMNS = (
+    Column(title="NODE"),
+    Column(title="STATE"),
+    Column(title="SLOTS"),
+    Column(title="LEAST FPS", numeric=True),
+    Column(title="CHUNK 95 %", numeric=True),
+    Column(title="IN TIME", numeric=True),
+    Column(title="LATE 95 %", numeric=True),
+    Column(title="GPU"),
+    Column(title="BEAT", numeric=True),
     Column(title="NOTE", may_shrink=True),
 )
 _MOST_SQUARES = 12
@@ -89,6 +102,27 @@ def node_row(facts: PoolFacts, node: NodeFacts) -> list[Cell]:
         Cell(str(profile.get("release", ""))),
         Cell("; ".join(node_troubles(node, facts.registry_ms))),
     ]
+
+
+def top_row(facts: PoolFacts, node: NodeFacts) -> list[Cell]:
+    """One line of ``top``: how the node stands and plays."""
+    play = read_play(node.record.get("play", "")) or PlayFacts()
+    return [
+        Cell(node.node_id),
+        node_sign(node),
+        Cell(squares(node)),
+        Cell(_figure(play.fps_min, ".1f")),
+        Cell(_figure(play.chunk_p95_s, ".3f", " s")),
+        Cell(_figure(play.in_time, ".0%")),
+        Cell(_figure(play.late_p95_s, ".3f", " s")),
+        Cell(gpu_words(read_gpus(node.record.get("gpus", "")))),
+        Cell(f"{beat_age_s(facts, node):.1f} s"),
+        Cell("; ".join(node_troubles(node, facts.registry_ms))),
+    ]
+
+
+def _figure(value: float | None, form: str, unit: str = "") -> str:
+    return "" if value is None else f"{value:{form}}{unit}"
 
 
 def squares(node: NodeFacts) -> str:
@@ -160,6 +194,7 @@ def node_json(facts: PoolFacts, node: NodeFacts) -> dict[str, object]:
         "rest_s": max(0, node.number("rest") - facts.registry_ms) / 1000,
         "profile": node_profile(node),
         "progress": asdict(told) if (told := progress(node.record.get("progress", ""))) else None,
+        "play": asdict(play) if (play := read_play(node.record.get("play", ""))) else None,
         **gpus_json(read_gpus(node.record.get("gpus", ""))),
         "sessions": [member.session_id for member in node.members if not member.quarantined],
     }

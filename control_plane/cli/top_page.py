@@ -59,8 +59,8 @@ def page(now: Look, before: Look | None, *, coloured: bool = False) -> Iterator[
     )
     if now.facts.nodes:
         yield ""
-        nodes = [rows.node_row(now.facts, node) for node in now.facts.nodes]
-        yield from drawn(rows.NODE_COLUMNS, nodes, coloured=coloured)
+        nodes = [rows.top_row(now.facts, node) for node in now.facts.nodes]
+        yield from drawn(rows.TOP_COLUMNS, nodes, coloured=coloured)
     if now.more_nodes:
         yield f"… and {now.more_nodes} more nodes (--limit shows them)"
 

@@ -58,7 +58,7 @@ class Registry:
         self.snapshot = nodes.snapshot
         self.set_node_admin = nodes.set_node_admin
         self.set_node_capacity = nodes.set_node_capacity
-        self.note_progress = nodes.note_progress
+        self.note_progress, self.note_play = nodes.note_progress, nodes.note_play
         self.note_first_frame = sessions.note_first_frame
         self.count_people = sessions.count_people
         self.listing = Listing(connection)

@@ -139,6 +139,12 @@ class Nodes:
         )
         return _held(word, rest, pool, node_id)
 
+    async def note_play(self, pool: str, node_id: str, incarnation: int, play: str) -> None:
+        """Tell how a node plays (`shared.play_facts`); an empty text takes away what was told."""
+        await self._connection.call(
+            "note_play", pool, node_id=node_id, incarnation=incarnation, play=play
+        )
+
     async def sweep_nodes(self, pool: str, *, budget: int = SWEEP_BUDGET) -> Swept:
         """Declare silent nodes dead and return their sessions to the line."""
         word, rest = await self._connection.call("sweep_nodes", pool, budget=budget)

@@ -7,9 +7,11 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from shared.play_facts import read_play
 from shared.states import SessionState
 from shared.store import Registry
 from tests.support import leased_service
+from tests.support.redis_server import POOL
 from tests.support.running_node import running_node
 from tests.support.wait import wait_until
 
@@ -70,6 +72,26 @@ async def test_a_node_serves_what_it_plays_under_the_references_names(
     )
     assert numbers["telefuser_serving_slo_attainment_ratio", ()] == met / (met + missed)
     assert "default-" not in text
+
+
+async def test_a_node_tells_the_registry_how_it_plays(redis_url: str, registry: Registry) -> None:
+    """For whoever looks at the nodes without a Prometheus."""
+    async with running_node(redis_url, registry) as node:
+        await node.play()
+
+        async def told() -> str:
+            (facts,) = (await registry.inspection.look(POOL, nodes=["node-a"])).nodes
+            return facts.record.get("play", "")
+
+        text = await wait_until(told, "it tells how it plays", timeout_s=20)
+    facts = read_play(text)
+    assert facts is not None
+    assert facts.playing >= 1
+    assert facts.fps_min is not None
+    assert facts.fps is not None
+    assert 0 < facts.fps_min <= facts.fps
+    assert facts.in_time is not None
+    assert None not in (facts.chunk_p95_s, facts.late_p95_s)
 
 
 async def test_a_control_is_answered_by_a_picture_once(

@@ -33,6 +33,7 @@ SESSION_KEYS = {
 NODE_KEYS = {
     "node_id", "state", "judged", "admin", "moves_in_s", "draining", "media_ok", "capacity",
     "used", "quarantined", "is_free", "incarnation", "beat_age_s", "rest_s", "profile", "progress",
+    "play",
     "gpus", "gpus_unknown_for_s",
     "sessions",
 }  # fmt: skip

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.play_facts import PlayFacts, play_text
 from shared.records import Owner
 from shared.states import Reason
 from shared.store import Registry
@@ -82,6 +83,24 @@ async def test_one_look_tells_line_slots_nodes_and_waits(
     assert row(told.text, "node-a")[:2] == ["● busy", "■ 1/1"]
     assert "LAST" not in told.text
     assert max(map(len, told.lines)) <= 100
+
+
+async def test_how_nodes_play_stands_beside_them(
+    registry: Registry, operator: Operator, begin_node: BeginNode
+) -> None:
+    """In the nodes' own figures; a node where nobody plays has none."""
+    node = await begin_node(node_id="node-a")
+    await begin_node(node_id="node-b")
+    facts = PlayFacts(
+        playing=2, fps=15.9, fps_min=14.0, chunk_p95_s=0.4, in_time=0.975, late_p95_s=0.01
+    )
+    await registry.note_play("default", node.node_id, node.incarnation, play_text(facts))
+    told = await operator.says("top", "--once")
+    assert row(told.text, "node-a")[2:6] == ["14.0", "0.400 s", "98%", "0.010 s"]
+    assert row(told.text, "node-b")[2].endswith(" s")
+    assert max(map(len, told.lines)) <= 100
+    listed = (await operator.says("top", "--once", "--json")).json["node_list"]
+    assert [one["play"] and one["play"]["fps"] for one in listed] == [15.9, None]
 
 
 async def test_programs_get_one_object(

@@ -199,6 +199,8 @@ CASES = (
          lambda w: w.registration("n2", capacity=16)),
     Case("tell of a load", "note_progress", "noted", 5,
          lambda w: {"node_id": "n1", "incarnation": w.lives["n1"].incarnation, "progress": "{}"}),
+    Case("tell of its play", "note_play", "noted", 5,
+         lambda w: {"node_id": "n1", "incarnation": w.lives["n1"].incarnation, "play": "{}"}),
     Case("retire", "retire_node", "retired", 22, node_to_retire),
     Case("drain a node", "set_node_admin", "set", 20, lambda w: w.order("n1", "draining")),
     Case("drain a node live", "set_node_admin", "set", 20,
