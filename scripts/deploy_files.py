@@ -74,7 +74,11 @@ def prometheus(deploy: Path, folder: Path) -> str:
     rules = folder / "scaler.yml"
     asked = {"record": "nodes", "expr": query}
     rules.write_text(yaml.safe_dump({"groups": [{"name": "scaler", "rules": [asked]}]}))
-    config = deploy / "observability/prometheus.yml"
+    observability = folder / "observability"
+    shutil.copytree(deploy / "observability", observability)
+    (folder / "metrics-key").touch()
+    config = observability / "prometheus.yml"
+    config.write_text(here(config, folder))
     for asked_of in (
         ("check", "config", str(config)),
         ("check", "rules", str(rules)),
@@ -141,12 +145,12 @@ def here(path: Path, folder: Path, ports: Mapping[str, int] | None = None) -> st
     listening = ports or {}
     text = path.read_text().replace("/tmp/", f"{folder}/")  # noqa: S108 - what the file says
     text = re.sub(
-        r"\b(replica-\d|livekit):(\d+)",
+        r"\b(replica-\d|livekit|node):(\d+)",
         lambda found: f"127.0.0.1:{listening.get(found[1], found[2])}",
         text,
     )
     text = text.replace("/etc/nginx/greenroom-", f"{folder}/greenroom-")
-    return text.replace("/etc/greenroom/tls", str(folder))
+    return re.sub(r"/etc/greenroom(/tls)?\b", str(folder), text)
 
 
 def filled_in(text: str) -> str:

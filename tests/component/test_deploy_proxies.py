@@ -103,7 +103,11 @@ class Scene:
 
 
 ADMISSION = {
-    "nobody": {"127.0.0.0/8 2;": "127.0.0.0/8 0;", "src 127.0.0.0/8": "src"},
+    "nobody": {
+        "127.0.0.0/8 2;": "127.0.0.0/8 0;",
+        "players src 0.0.0.0/0 ::/0": "players src 192.0.2.1",
+        "operators src 127.0.0.0/8": "operators src",
+    },
     "player": {"127.0.0.0/8 2;": "127.0.0.0/8 1;", "operators src 127.0.0.0/8": "operators src"},
     "operator": {},
 }

@@ -28,9 +28,9 @@ README = (DEPLOY / "README.md").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 SERVICE_KEYS = {
-    "build", "cap_drop", "command", "depends_on", "environment", "healthcheck", "image", "networks",
-    "ports", "read_only", "restart", "security_opt", "stop_grace_period", "tmpfs", "user",
-    "volumes",
+    "build", "cap_drop", "command", "depends_on", "entrypoint", "environment", "healthcheck",
+    "image", "networks", "ports", "read_only", "restart", "security_opt", "stop_grace_period",
+    "tmpfs", "user", "volumes",
 }  # fmt: skip
 """What is used of Compose's own words; one that isn't here is misspelt, or is added here."""
 
@@ -130,8 +130,14 @@ def test_compose_is_written_in_the_words_of_compose() -> None:
     for name, service in SERVICES.items():
         assert set(service) <= SERVICE_KEYS, name
         conditions = {how["condition"] for how in service.get("depends_on", {}).values()}
-        assert conditions <= {"service_started", "service_healthy"}, name
-        assert service["restart"] == "unless-stopped", name
+        known = {"service_started", "service_healthy", "service_completed_successfully"}
+        assert conditions <= known, name
+        ends = any(
+            other.get("depends_on", {}).get(name, {}).get("condition")
+            == "service_completed_successfully"
+            for other in SERVICES.values()
+        )
+        assert service["restart"] == ("on-failure" if ends else "unless-stopped"), name
 
 
 def test_prometheus_knows_the_options_that_compose_gives_it() -> None:
@@ -172,10 +178,26 @@ def test_proxies_and_prometheus_look_for_the_services_of_compose() -> None:
 
 
 def test_nothing_but_media_is_published_to_other_machines() -> None:
-    """While nobody checks who calls, pages and numbers are for this machine alone."""
+    """Keys mustn't travel without TLS, so pages and numbers are for this machine alone."""
     for name, service in SERVICES.items():
         for port in service.get("ports", ()):
             assert name in {"livekit", "turn"} or port.startswith("127.0.0.1:"), (name, port)
+
+
+def test_no_file_leaves_replicas_open() -> None:
+    """Compose and Kubernetes give all of them one admin key, by reference; nothing says no-auth."""
+    said = [str(path) for path, text in texts() if "NO_AUTH" in text or "no-auth" in text]
+    assert [path for path in said if not path.endswith("README.md")] == []
+    for name in ("replica-1", "replica-2"):
+        given = SERVICES[name]["environment"]["GREENROOM_ADMIN_KEY"]
+        assert given.startswith("${GREENROOM_ADMIN_KEY:?"), name
+    secrets = {item["metadata"]["name"]: item for item in objects() if item["kind"] == "Secret"}
+    assert "GREENROOM_ADMIN_KEY" in secrets["greenroom"]["stringData"]
+    (container,) = workload("replica")["containers"]
+    assert {"secretRef": {"name": "greenroom"}} in container["envFrom"]
+    (monitor,) = (item for item in objects() if item["kind"] == "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["authorization"]["credentials"]["name"] in secrets
 
 
 def test_images_run_as_nobody_special_and_from_what_there_is() -> None:
