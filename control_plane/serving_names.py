@@ -44,14 +44,14 @@ class ServingNames(Collector):
         """Age of this replica."""
         return time.monotonic() - self._began_s
 
-    def told(self) -> dict[str, object]:
-        """Return the same as the reference's JSON; what only nodes know is None."""
+    def told(self, plays: Mapping[str, Mapping[str, float]]) -> dict[str, object]:
+        """Return the same as the reference's JSON; *plays* is what nodes say of their play."""
         pools = self.pools or ()
         summary = {
             "sessions": sessions_of(pools),
-            "published_fps": None,
-            "scheduler_mode": None,
-            "worker_runtime_metrics": None,
+            "published_fps": _fps_of(plays),
+            "scheduler_mode": None,  # on each node's own page
+            "worker_runtime_metrics": plays,
         }
         counters = {
             "session_admissions": self._admissions(),
@@ -114,6 +114,20 @@ def finished_of(pools: tuple[PoolNumbers, ...]) -> dict[str, float]:
         for reason, count in pool.ended.items():
             told["failed" if reason in FAILURES else "closed"] += count
     return dict(told)
+
+
+def _fps_of(plays: Mapping[str, Mapping[str, float]]) -> dict[str, float | None]:
+    """Add up what nodes say: frames per second in all, of a session, of the slowest one."""
+    rates = [(one["playing"], one.get("fps", 0.0)) for one in plays.values() if one.get("playing")]
+    playing = sum(count for count, _ in rates)
+    aggregate = round(sum(count * fps for count, fps in rates), 1)
+    return {
+        "aggregate": aggregate,
+        "per_active_session_mean": round(aggregate / playing, 2) if playing else None,
+        "per_active_session_min": min(
+            (one["fps_min"] for one in plays.values() if "fps_min" in one), default=None
+        ),
+    }
 
 
 def _by(

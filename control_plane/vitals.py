@@ -101,6 +101,10 @@ class Vitals:
         """Return by node how it was set; raises `StoreUnavailable`."""
         return await self._told("options")
 
+    async def plays(self) -> dict[str, dict[str, Any]]:
+        """Return by node how it plays, where anybody plays; raises `StoreUnavailable`."""
+        return await self._told("play")
+
     async def _told(self, field: str) -> dict[str, dict[str, Any]]:
         """Return what nodes say under *field*; anybody may ask, so each look is asked once."""
         snapshots = await self.snapshots()

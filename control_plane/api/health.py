@@ -59,7 +59,7 @@ def health_routes(
 
     @router.get("/v1/service/ready")
     async def service_ready(request: Request) -> Response:  # noqa: ARG001
-        """Answer 200 if a new session could be served, else 503."""
+        """Answer 200 if a new session could be served from here, else 503."""
         health, _ = await look()
         ready = is_ready(health)
         told = {**_KIND, **health, "ready": ready, "stopping": vitals.is_leaving}
@@ -75,24 +75,24 @@ def health_routes(
             "livekit_url": settings.livekit_public_url,
             "num_workers": len(nodes),
             "max_sessions_per_worker": min((node.capacity for node in nodes), default=None),
+            "closed": not access.is_open,
             "queue_size": settings.queue_size,
             "pools": settings.pools,
             **await _options(vitals),
             "session_capacity": await _capacities_or_none(vitals),
             "coming_up": {node.node_id: asdict(node.progress) for node in nodes if node.progress},
-            "closed": not access.is_open,
         }
         return json_answer({**_KIND, **described, **health})
 
     @router.get("/metrics", include_in_schema=False)
     @router.get("/v1/service/metrics")
-    async def prometheus(request: Request) -> Response:  # noqa: ARG001
+    async def prometheus(request: Request) -> Response:
         """Return the numbers as Prometheus text."""
+        await access.require(request, Scope.READ)
         snapshots = await _snapshots_or_none(vitals)
         text = metrics.render(snapshots, livekit_up=vitals.rooms_reachable)
         return Response(text, media_type=CONTENT_TYPE)
 
-        await access.require(request, Scope.READ)
     @router.get("/v1/service/metrics/json")
     async def numbers(request: Request) -> Response:
         """Return the numbers for programs, all of one look, under the reference's keys."""
@@ -105,7 +105,7 @@ def health_routes(
                 **_KIND,
                 "uptime_seconds": round(metrics.serving.uptime_s, 3),
                 "livekit": health,
-                "serving": metrics.serving.told(),
+                "serving": metrics.serving.told(await _plays(vitals)),
                 "pools": None if pools is None else [as_json(pool) for pool in pools],
             }
         )
@@ -128,6 +128,14 @@ async def _options(vitals: Vitals) -> dict[str, Any]:
     except StoreUnavailable:
         told = []
     return {name: told[0].get(name) if told else None for name in _OPTIONS}
+
+
+async def _plays(vitals: Vitals) -> dict[str, dict[str, Any]]:
+    """How nodes play; nothing while Redis is out."""
+    try:
+        return await vitals.plays()
+    except StoreUnavailable:
+        return {}
 
 
 async def _capacities_or_none(vitals: Vitals) -> dict[str, dict[str, Any]] | None:

@@ -6,6 +6,7 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from shared.play_facts import PlayFacts, play_text
 from shared.records import Owner
 from shared.states import Reason
 from shared.store import Registry
@@ -114,6 +115,22 @@ async def test_programs_get_the_same_numbers_from_every_replica(
     for part in (pool, again["pools"][0]):
         del part["longest_wait_s"]
     assert again["pools"] == [pool]
+
+
+async def test_programs_are_told_how_nodes_play(
+    redis_url: str, registry: Registry, room_service: RoomService, begin_node: BeginNode
+) -> None:
+    """Added up over the fleet, and of each node."""
+    nodes = [await begin_node(node_id=name) for name in ("node-a", "node-b", "node-c")]
+    for node, fps in zip(nodes, (10.0, 16.0), strict=False):
+        facts = PlayFacts(playing=2, fps=fps, fps_min=fps - 1, in_time=1.0)
+        await registry.note_play("default", node.node_id, node.incarnation, play_text(facts))
+    async with served(settings_for(redis_url, room_service.url)) as (_, api):
+        summary = (await api.get(JSON)).json()["serving"]["summary"]
+    assert summary["published_fps"] == {
+        "aggregate": 52.0, "per_active_session_mean": 13.0, "per_active_session_min": 9.0,
+    }  # fmt: skip
+    assert summary["worker_runtime_metrics"].keys() == {"node-a", "node-b"}
 
 
 async def test_an_empty_slot_is_told_alike_by_every_replica(
