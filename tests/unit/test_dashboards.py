@@ -26,6 +26,16 @@ def test_the_file_is_current(dashboard: Dashboard) -> None:
     assert (FOLDER / f"{dashboard.uid}.json").read_text() == text_of(dashboard)
 
 
+def test_kubernetes_gets_the_same_alerts() -> None:
+    """The object is generated from the rules, and kustomize applies it."""
+    rules = yaml.safe_load((DEPLOY / "observability/alerts.yml").read_text())
+    made = yaml.safe_load((DEPLOY / "k8s/prometheusrule.yaml").read_text())
+    assert made["kind"] == "PrometheusRule"
+    assert made["spec"] == rules
+    listed = yaml.safe_load((DEPLOY / "k8s/kustomization.yaml").read_text())["resources"]
+    assert "prometheusrule.yaml" in listed
+
+
 @each
 def test_each_query_asks_for_numbers_that_are_served(dashboard: Dashboard) -> None:
     """Under names that Prometheus stores, endings and all."""
