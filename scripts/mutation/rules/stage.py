@@ -260,4 +260,32 @@ MUTANTS = (
         instead="",
         harm="The play clock starts anew with a repeated call.",
     ),
+    Mutant(
+        name="an empty slot that nobody missed",
+        file="include/gaps",
+        piece="if tonumber(since) >= tonumber(queued_rt or rt) then",
+        instead="if true then",
+        harm="A quiet night looks like slots that stand empty beside people who wait.",
+    ),
+    Mutant(
+        name="a slot idle from the clean-up on",
+        file="include/gaps",
+        piece="s[1] or s[2] and number(s[2]) - number(s[3]) or since",
+        instead="s[1] or since",
+        harm="Time that a service takes to clean up isn't told as idle.",
+    ),
+    Mutant(
+        name="a loss that begins anew",
+        file="include/gaps",
+        piece=" or s[3] then return end",
+        instead=" then return end",
+        harm="Who loses one stage after the other seems to have waited for the last one only.",
+    ),
+    Mutant(
+        name="every recovery is a death",
+        file="note_first_frame",
+        piece="  if DIED[why] then count_since(lost_at, 'kill') end",
+        instead="  count_since(lost_at, 'kill')",
+        harm="Drains that went well look like machines that died.",
+    ),
 )
