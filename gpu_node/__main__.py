@@ -18,7 +18,7 @@ from gpu_node.gpu_reader import GpuReader
 from gpu_node.heartbeat import NodeLease
 from gpu_node.kept_name import hold_kept_name
 from gpu_node.livekit_room import LiveKitRooms
-from gpu_node.memory import keep_large_buffers_off_the_heap
+from gpu_node.memory import TIDY_EVERY_S, Tidying, keep_large_buffers_off_the_heap
 from gpu_node.settings import (
     NodeSettings,
     choose_gpus,
@@ -28,7 +28,7 @@ from gpu_node.settings import (
 from gpu_node.watchdog import kill_this_process
 from shared.clock import SystemClock
 from shared.errors import ServiceLoadFailed, StartupError
-from shared.lifecycle import StopSignals
+from shared.lifecycle import Background, StopSignals, repeat
 from shared.logs import set_up_logs
 from shared.rooms.admin import RoomAdmin
 from shared.rooms.tokens import RoomTokens
@@ -94,9 +94,13 @@ async def _run(settings: NodeSettings) -> int:
         on_stuck=kill_this_process,
         gpus=GpuReader(chosen_gpus(), clock, ecc_limit=settings.gpu_ecc_limit),
     )
+    tidying = Tidying(lambda: rooms.last_parting_s)
+    background = Background()
+    background.start("tidying", repeat(tidying.look, name="tidying", every_s=TIDY_EVERY_S))
     try:
         return await Agent(settings, parts).run(signals.asked, in_haste=lambda: signals.interrupted)
     finally:
+        await background.aclose()
         await rooms.aclose()
 
 

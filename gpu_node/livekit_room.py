@@ -75,7 +75,7 @@ class LiveKitRooms:
         self.lease_holds = lease_holds
         self.join_timeout_s = join_timeout_s
         self._kept: set[asyncio.Task[Any]] = set()
-        self._last_parting_s: float | None = None
+        self.last_parting_s: float | None = None  # by the monotonic clock
         logging.getLogger("livekit").addFilter(_without_tokens)
 
     def __call__(self, request: RoomRequest) -> LiveKitRoom:
@@ -90,14 +90,14 @@ class LiveKitRooms:
 
     def note_parting(self) -> None:
         """A connection ended just now."""
-        self._last_parting_s = time.monotonic()
+        self.last_parting_s = time.monotonic()
 
     async def aclose(self, settle_s: float = SETTLE_S) -> None:
         """Wait until late connects are ended and the process may end; bounded."""
         if self._kept:
             await asyncio.wait(set(self._kept), timeout=LEAVE_TIMEOUT_S)
-        if self._last_parting_s is not None:
-            rest_s = self._last_parting_s + settle_s - time.monotonic()
+        if self.last_parting_s is not None:
+            rest_s = self.last_parting_s + settle_s - time.monotonic()
             await asyncio.sleep(max(0.0, rest_s))
 
 

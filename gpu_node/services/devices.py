@@ -19,8 +19,14 @@ _log = structlog.get_logger()
 
 
 def settle() -> list[dict[str, Any]]:
-    """Clean up, log what lies on which GPU and return it; blocks."""
+    """Clean up, log what lies on which GPU and return it; blocks.
+
+    What is there now stays as long as the service does: Python's collector, which is called after
+    sessions, needn't look through a whole model library each time.
+    """
+    gc.unfreeze()  # a service that was there before this one may go
     gc.collect()
+    gc.freeze()
     torch = sys.modules.get("torch")
     if torch is None:
         return []
