@@ -10,7 +10,7 @@ processor inside of the node pays them for its arrays, too; in a process of its 
 The media SDK's rooms are cycles of Python objects, each with native memory behind it of which
 Python's collector knows nothing: it would wait for a quarter as many objects as the whole process
 has. So it is called some seconds after rooms were left, when the SDK's threads are gone, and free
-pages of the heaps go back to the system. Measured after 200 sessions: 115 to 140 MiB instead of 200.
+pages of the heaps go back to the system. Measured after 200 sessions: 115 to 140 MiB, not 200.
 """
 
 from __future__ import annotations
