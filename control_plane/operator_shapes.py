@@ -64,6 +64,9 @@ class NodeSight(TypedDict):
     progress: ProgressSight | None
     gpus: list[GpuSight]
     gpus_unknown_for_s: int
+    lease_waiting: int | None
+    fps: float | None
+    late_p95_s: float | None
 
 
 class SessionSight(TypedDict):

@@ -28,11 +28,21 @@ from control_plane.operator_words import has_first_frame, node_troubles
 from control_plane.stories import moves_in_s, room_of
 from shared.facts import NodeFacts, PoolFacts, SessionFacts
 from shared.gpus import read_gpus
+from shared.play_facts import PlayFacts, read_play
 from shared.records import SessionRecord, Snapshot
 from shared.states import Admin
 from shared.store.replies import progress
 
-MOVING_OF_NODE = ("beat_at", "troubles", "progress", "gpus", "gpus_unknown_for_s")
+MOVING_OF_NODE = (
+    "beat_at",
+    "troubles",
+    "progress",
+    "gpus",
+    "gpus_unknown_for_s",
+    "lease_waiting",
+    "fps",
+    "late_p95_s",
+)
 MOVING_OF_PLACE = ("estimated_wait_s", "estimated_wait_range_s")
 
 
@@ -77,6 +87,7 @@ def node_sight(facts: PoolFacts, node: NodeFacts) -> NodeSight:
     record, profile = node.record, _profile(node)
     moves_s = moves_in_s(node, facts.registry_ms)
     gpus = read_gpus(record.get("gpus", ""))
+    play = read_play(record.get("play", "")) or PlayFacts()
     told = progress(record.get("progress", ""))
     registered_ms = node.number("registered")
     return {
@@ -107,6 +118,9 @@ def node_sight(facts: PoolFacts, node: NodeFacts) -> NodeSight:
         "progress": None if told is None else _progress(asdict(told)),
         "gpus": [_gpu(asdict(one)) for one in gpus.gpus] if gpus else [],
         "gpus_unknown_for_s": gpus.unknown_s if gpus else 0,
+        "lease_waiting": play.lease_waiting,
+        "fps": play.fps,
+        "late_p95_s": play.late_p95_s,
     }
 
 

@@ -361,6 +361,7 @@ def service_says(figures: Mapping[str, Any]) -> None:
     """
     if isinstance(lease := figures.get("lease"), dict):
         _LEASE_WAITING.set(lease["waiting"])
+        PLAY.lease(lease["waiting"])
         _LEASE_BUSY.set(lease["busy_seconds"])
     if isinstance(mode := figures.get("scheduler_mode"), str):
         _SCHEDULER.clear()

@@ -50,6 +50,7 @@ class RecentPlay:
         """Session → its seconds, each with how many frames left in it."""
         self._chunks: deque[tuple[float, float, bool]] = deque(maxlen=_CHUNKS_KEPT)
         """When each came, how long it took, and whether that was in time."""
+        self._lease_waiting: int | None = None
         self._late: deque[tuple[float, float]] = deque(maxlen=_FRAMES_KEPT)
 
     def frame(self, session: object, late_s: float) -> None:
@@ -68,6 +69,10 @@ class RecentPlay:
         """The service has made a chunk, within the time that it plays or not."""
         with self._lock:
             self._chunks.append((self._now_s(), made_in_s, in_time))
+
+    def lease(self, waiting: int) -> None:
+        """So many sessions wait for their turn on the shared model."""
+        self._lease_waiting = waiting
 
     def played(self) -> Played:
         """Return what was played; sessions without a frame in the window are forgotten."""
@@ -102,6 +107,7 @@ class RecentPlay:
             chunk_p95_s=round(at_share(chunk_s, 0.95), 3) if chunk_s else None,
             in_time=None if played.in_time is None else round(played.in_time, 3),
             late_p95_s=round(at_share(late_s, 0.95), 3) if late_s else None,
+            lease_waiting=self._lease_waiting,
         )
 
 

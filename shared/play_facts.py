@@ -27,6 +27,8 @@ class PlayFacts:
     """Share of the chunks that were made within the time that they play."""
     late_p95_s: float | None = None
     """How late 95 % of the frames left at most."""
+    lease_waiting: int | None = None
+    """Sessions that wait for their turn on the shared model; None: they don't take turns."""
 
 
 def play_text(facts: PlayFacts) -> str:
@@ -41,6 +43,7 @@ def read_play(text: str) -> PlayFacts | None:
         told = json.loads(text or "null")
         return PlayFacts(
             playing=int(told["playing"]),
+            lease_waiting=None if (line := told.get("lease_waiting")) is None else int(line),
             **{name: float(told[name]) for name in _SHARES if told.get(name) is not None},
         )
     except (ValueError, TypeError, KeyError):

@@ -7,9 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
+from shared.play_facts import PlayFacts, play_text
 from shared.states import NodeState
 from shared.store import Registry
 from tests.support.operator import open_sessions
+from tests.support.played_fleet import gpus
 from tests.support.replica import BeginNode, Client, assert_problem, served, settings_for
 from tests.support.room_service import RoomService
 
@@ -47,6 +49,21 @@ async def test_all_nodes_are_listed_with_what_an_operator_asks(
     assert (busy["service"], busy["version"], busy["troubles"]) == ("my_world.py", "", [])
     assert busy["beat_at"] > busy["registered_at"] - 1
     assert (loading["state"], loading["troubles"]) == ("loading", ["still loads its model"])
+
+
+async def test_what_a_node_tells_of_its_gpus_and_its_play_is_shown(
+    api: Client, begin_node: BeginNode, registry: Registry
+) -> None:
+    """Memory, use and heat; who waits for a turn on its model."""
+    played = await begin_node()
+    played.gpus = gpus(61.5)
+    await played.beat()
+    told = PlayFacts(playing=1, fps=15.9, lease_waiting=3)
+    await registry.note_play("default", "node-a", played.incarnation, play_text(told))
+    shown = (await node(api))["node"]
+    (gpu,) = shown["gpus"]
+    assert (gpu["used_mib"], gpu["total_mib"], gpu["busy_percent"]) == (62_976, 81_920, 64)
+    assert (shown["lease_waiting"], shown["fps"]) == (3, 15.9)
 
 
 async def test_only_the_pools_that_are_asked_for_are_listed(

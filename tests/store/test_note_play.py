@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from shared.play_facts import PlayFacts, play_text, read_play
+from shared.store.scripts import Argument
 from tests.support.scenario import World
 
 PLAY = play_text(
-    PlayFacts(playing=2, fps=15.9, fps_min=14.0, chunk_p95_s=0.4, in_time=0.975, late_p95_s=0.01)
+    PlayFacts(
+        playing=2,
+        fps=15.9,
+        fps_min=14.0,
+        chunk_p95_s=0.4,
+        in_time=0.975,
+        late_p95_s=0.01,
+        lease_waiting=3,
+    )
 )
 
 
 def test_a_node_tells_how_it_plays(world: World) -> None:
     """It stands in the record until it's taken away."""
     life = world.add_node()
-    told = {"node_id": "n1", "incarnation": life.incarnation}
+    told: dict[str, Argument] = {"node_id": "n1", "incarnation": life.incarnation}
     assert world.call("note_play", **told, play=PLAY)[0] == "noted"
     assert world.changes == {"n:n1 play": PLAY}
     assert world.call("note_play", **told, play="")[0] == "noted"
@@ -23,8 +32,12 @@ def test_a_node_tells_how_it_plays(world: World) -> None:
 def test_a_life_that_is_over_tells_nothing(world: World) -> None:
     """Another incarnation, a node that was retired, one that never was."""
     life = world.add_node()
-    now = {"node_id": "n1", "incarnation": life.incarnation}
-    for told in ({**now, "incarnation": life.incarnation - 1}, {**now, "node_id": "n2"}):
+    now: dict[str, Argument] = {"node_id": "n1", "incarnation": life.incarnation}
+    others: list[dict[str, Argument]] = [
+        {**now, "incarnation": life.incarnation - 1},
+        {**now, "node_id": "n2"},
+    ]
+    for told in others:
         assert world.call("note_play", **told, play=PLAY)[0] == "gone"
         assert world.changes == {}
     world.run("retire_node", **now)
@@ -34,7 +47,13 @@ def test_a_life_that_is_over_tells_nothing(world: World) -> None:
 def test_what_is_told_is_read_as_far_as_it_is_known() -> None:
     """Fields may come and go; something unreadable is nothing, and so is a node without players."""
     assert read_play(PLAY) == PlayFacts(
-        playing=2, fps=15.9, fps_min=14.0, chunk_p95_s=0.4, in_time=0.975, late_p95_s=0.01
+        playing=2,
+        fps=15.9,
+        fps_min=14.0,
+        chunk_p95_s=0.4,
+        in_time=0.975,
+        late_p95_s=0.01,
+        lease_waiting=3,
     )
     assert read_play('{"playing":1,"mood":"good"}') == PlayFacts(playing=1)
     for text in ("", "{", "[]", '{"playing":"x"}', '{"fps":3}'):

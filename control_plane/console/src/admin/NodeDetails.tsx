@@ -42,6 +42,12 @@ export function NodeDetails({ pool, node, at, onAsk }: Props) {
           </Fact>
         )}
         <Fact name="Slots">{slotWords(node)}</Fact>
+        {node.fps !== null && (
+          <Fact name="Plays">
+            {node.fps} fps each
+            {node.late_p95_s !== null && `, at most ${Math.round(node.late_p95_s * 1_000)} ms late`}
+          </Fact>
+        )}
         {node.gpus.map((gpu) => (
           <Fact name={`GPU ${gpu.number}`} key={gpu.number}>
             {gpuWords(gpu)}

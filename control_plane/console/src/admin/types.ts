@@ -23,7 +23,11 @@ export interface NodeGauges {
   readonly troubles: readonly string[];
   readonly gpus: readonly Gpu[];
   /** Sessions that wait for a turn on a shared model; null where they don't take turns. */
-  readonly lease_waiting?: number | null;
+  readonly lease_waiting: number | null;
+  /** Of a session, on average; null while nothing is played. */
+  readonly fps: number | null;
+  /** How late 95 % of the frames leave at most. */
+  readonly late_p95_s: number | null;
 }
 
 export interface NodeSight extends NodeGauges {
