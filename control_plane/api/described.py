@@ -93,6 +93,7 @@ def _limit(most: int) -> Parameter:
     return Parameter(name="limit", says=says, schema=schema)
 
 
+_OF_ORDERS = (UnknownNode, InvalidName, NodeChanged, UnknownPool)
 CALLS: Mapping[tuple[str, str], Call] = {
     ("post", "/v1/stream/sessions"): Call(
         who=Who.CREATE,
@@ -150,13 +151,13 @@ CALLS: Mapping[tuple[str, str], Call] = {
         who=Who.ADMIN, problems=(UnknownNode, InvalidName, UnknownPool), parameters=(_POOL,)
     ),
     ("post", "/v1/nodes/{node_id}/drain"): Call(
-        who=Who.ADMIN, problems=(UnknownNode, InvalidName, NodeChanged, UnknownPool), parameters=(_POOL,)
+        who=Who.ADMIN, problems=_OF_ORDERS, parameters=(_POOL,)
     ),
     ("post", "/v1/nodes/{node_id}/resume"): Call(
-        who=Who.ADMIN, problems=(UnknownNode, InvalidName, NodeChanged, UnknownPool), parameters=(_POOL,)
+        who=Who.ADMIN, problems=_OF_ORDERS, parameters=(_POOL,)
     ),
     ("put", "/v1/nodes/{node_id}/capacity"): Call(
-        who=Who.ADMIN, problems=(UnknownNode, InvalidName, NodeChanged, UnknownPool), parameters=(_POOL,)
+        who=Who.ADMIN, problems=_OF_ORDERS, parameters=(_POOL,)
     ),
     ("get", "/v1/admin/overview"): Call(who=Who.ADMIN),
     ("get", "/v1/admin/events"): Call(
