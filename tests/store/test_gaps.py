@@ -99,6 +99,19 @@ def test_a_stage_that_is_lost_twice_before_it_is_back_was_lost_once(world: World
     assert counted(world, "kill") == (1, 15)
 
 
+def test_a_stage_that_is_lost_again_before_its_first_frame_was_lost_once(world: World) -> None:
+    """The second node runs it and dies without having shown anything."""
+    world.add_node("n1")
+    play(world, "a")
+    world.kill("n1")
+    world.add_node("n2")
+    world.bring("a", "running")
+    world.kill("n2")
+    world.add_node("n3")
+    play(world, "a")
+    assert counted(world, "kill") == (1, 20)
+
+
 def test_who_never_saw_a_frame_has_lost_nothing(world: World) -> None:
     """Its node dies while the session starts: the start of the next node is all there is."""
     world.add_node("n1")
