@@ -2,9 +2,9 @@
 
 A model service yields dicts (the reference's chunk contract). Video is ``frames``, a list of PIL
 images, (height, width, 3) uint8 arrays or PyAV-like frames, or ``frames_b64``, a list of JPEGs in
-base64; a side has 8 to 16,383 pixels. A number under ``frames`` is a count and stays metadata.
-Sound is ``audio_b64``, little-endian PCM16. Media may lie one level down under ``data`` when the
-top level has no frames.
+base64; a side has 8 to 16,383 pixels, and one that is no multiple of 4 is filled up by its edge. A
+number under ``frames`` is a count and stays metadata. Sound is ``audio_b64``, little-endian PCM16.
+Media may lie one level down under ``data`` when the top level has no frames.
 
 Whatever is wrong raises `BadChunk` with a text that a service's author understands, and ends the
 session. Frame size and sound format may change; the tracks follow. Frames are copied,
@@ -33,8 +33,10 @@ DEFAULT_AUDIO_RATE_HZ = 48_000
 AUDIO_RATES_HZ = range(8_000, 192_000 + 1)
 AUDIO_CHANNELS = range(1, 2 + 1)
 SIDES_PX = range(8, 16_383 + 1)
-"""The media SDK rounds sides down to a multiple of 4, and a side of 0 ends its whole process; VP8
-has no larger ones, and whoever watches would see nothing."""
+"""A side of 0 ends the media SDK's whole process; VP8 has no larger ones, and whoever watches would
+see nothing."""
+_SIDE_STEP_PX = 4
+"""The SDK cuts what is beyond a multiple of this, so a side is filled up to the next one."""
 
 _MEDIA_KEYS = ("frames", "frames_b64", "audio_b64")
 
@@ -83,7 +85,7 @@ class ChunkReader:
         if not isinstance(chunk, Mapping):
             raise BadChunk(f"A chunk must be a dict, not {type(chunk).__name__}.")
         carrier = _carrier(chunk)
-        frames = tuple(np.array(frame, order="C") for frame in _frames(carrier))
+        frames = tuple(_copied(frame) for frame in _frames(carrier))
         audio = _audio(carrier if "audio_b64" in carrier else chunk)
         return MediaChunk(
             type=str(chunk.get("type", "chunk")),
@@ -172,6 +174,15 @@ def _checked(array: object, place: int) -> Frame:
             f"{SIDES_PX[-1]} pixels."
         )
     return array
+
+
+def _copied(frame: Frame) -> Frame:
+    """Return a copy; a side that the SDK would cut goes on with the pixels of its edge."""
+    more = [(0, -side % _SIDE_STEP_PX) for side in frame.shape[:2]]
+    filled = [side + rest for side, (_, rest) in zip(frame.shape[:2], more, strict=True)]
+    if not any(rest for _, rest in more) or max(filled) not in SIDES_PX:
+        return np.array(frame, order="C")
+    return np.pad(frame, (*more, (0, 0)), mode="edge")
 
 
 def _jpeg(item: object, place: int) -> Frame:

@@ -185,11 +185,24 @@ def test_frames_that_the_media_sdk_could_not_survive_or_show_are_refused(
                 read(body if level == "top" else {"data": body})
 
 
-@pytest.mark.parametrize(("width", "height"), [(8, 8), (641, 359), (16_383, 8), (8, 16_383)])
+@pytest.mark.parametrize(("width", "height"), [(8, 8), (640, 360), (16_383, 8), (8, 16_383)])
 def test_the_smallest_and_the_largest_frames_are_taken(width: int, height: int) -> None:
-    """Odd sides too: the track rounds them down to a multiple of 4."""
+    """As they are."""
     (frame,) = reader().read({"frames": [array(width, height)]}).frames
     assert frame.shape == (height, width, 3)
+
+
+@pytest.mark.parametrize(("width", "height"), [(641, 360), (640, 359), (17, 9), (16_379, 10)])
+def test_nothing_is_cut_off_a_frame_of_odd_sides(width: int, height: int) -> None:
+    """The media SDK cuts what is beyond a multiple of 4, so the edge goes on to the next one."""
+    shown = np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    (frame,) = reader().read({"frames": [shown]}).frames
+    assert frame.shape[0] % 4 == frame.shape[1] % 4 == 0
+    assert (frame[:height, :width] == shown).all()
+    assert (frame[height:, :width] == shown[-1]).all()
+    assert (frame[:height, width:] == shown[:, -1:]).all()
+    assert frame.flags.c_contiguous
+    assert frame.flags.writeable
 
 
 @pytest.mark.parametrize(("chunk", "text"), BAD, ids=[text for _, text in BAD])
