@@ -14,7 +14,9 @@ import pytest
 
 from shared.ids import new_session_id
 from shared.records import OpenRequest, SessionLimits, SessionRequest
+from shared.states import Reason, SessionState
 from shared.store import Registry
+from tests.support.played_node import PlayedNode
 from tests.support.replica import SESSIONS
 from tests.support.replica_process import ReplicaProcess, Start
 from tests.support.wait import wait_until
@@ -135,6 +137,41 @@ async def test_it_says_that_it_isnt_ready_before_it_stops_to_listen(
         rest = [line async for line in lines]
     assert re.fullmatch(r"retry: \d+", rest[-2])
     assert await asyncio.to_thread(replica.result) == (0, "")
+
+
+async def test_a_call_under_way_is_answered_before_it_ends(
+    start: Start, registry: Registry, redis_url: str
+) -> None:
+    """A DELETE that waits for the clean-up hears of it, though nobody new gets in."""
+    session_id = await waiting_session(registry)
+    node = await PlayedNode.begin(registry, redis_url, ttl_s=600)
+    await node.play(session_id)
+    replica = start()
+    address = replica.address()
+    async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+        path = f"{SESSIONS}/{session_id}"
+        ending = asyncio.create_task(client.delete(path))
+
+        async def drains() -> bool:
+            return (await registry.read(session_id)).state is SessionState.DRAINING
+
+        await wait_until(drains, "the call is under way")
+        replica.signal(signal.SIGTERM)
+
+        async def nobody_gets_in() -> bool:
+            try:
+                async with httpx.AsyncClient(base_url=address) as stranger:
+                    await stranger.get("/v1/service/health")
+            except httpx.ConnectError:
+                return True
+            return False
+
+        await wait_until(nobody_gets_in, "it doesn't listen any more")
+        await node.end(session_id, Reason.CLIENT_STOP)
+        answer = await ending
+    assert (answer.status_code, answer.json()["status"]) == (200, "closed")
+    assert await asyncio.to_thread(replica.result) == (0, "")
+    await node.retire()
 
 
 async def test_a_client_that_closes_its_connection_is_noticed(

@@ -255,6 +255,62 @@ def test_kubernetes_points_at_what_it_has() -> None:
     assert targets == {"replica", "node"}
 
 
+def test_what_watches_and_guards_the_pods_finds_them() -> None:
+    """Monitors and policies select labels that there are, and name ports that are open there."""
+    found = objects()
+    named = (
+        {"app.kubernetes.io/name": "greenroom-replica"},
+        {"app.kubernetes.io/name": "greenroom-node"},
+    )
+    opened = {
+        f"greenroom-{name}": {port["name"] for port in workload(name)["containers"][0]["ports"]}
+        for name in ("replica", "node")
+    }
+    (service,) = (item for item in found if item["kind"] == "Service")
+    assert "sessionAffinity" not in service["spec"]
+    assert service["metadata"]["labels"] in named
+    watched: dict[str, set[str]] = {}
+    for item in found:
+        spec = item.get("spec", {})
+        match item["kind"]:
+            case "ServiceMonitor" | "PodMonitor":
+                labels = spec["selector"]["matchLabels"]
+                ends = spec.get("endpoints") or spec["podMetricsEndpoints"]
+                asked = {end["port"] for end in ends}
+                assert {end["path"] for end in ends} == {"/metrics"}
+            case "NetworkPolicy":
+                labels = spec["podSelector"]["matchLabels"]
+                assert spec["policyTypes"] == ["Ingress"]
+                asked = {port["port"] for rule in spec["ingress"] for port in rule["ports"]}
+            case "PodDisruptionBudget":
+                labels, asked = spec["selector"]["matchLabels"], set()
+            case _:
+                continue
+        assert labels in named, item["kind"]
+        name = labels["app.kubernetes.io/name"]
+        assert asked <= opened[name], item["kind"]
+        watched.setdefault(name, set()).add(item["kind"])
+    assert watched == {
+        "greenroom-replica": {"ServiceMonitor", "NetworkPolicy", "PodDisruptionBudget"},
+        "greenroom-node": {"PodMonitor", "NetworkPolicy", "PodDisruptionBudget"},
+    }
+
+
+def test_nodes_are_scaled_by_all_who_want_a_slot() -> None:
+    """(Waiting + resident) / slots of one node, from one replica's numbers; never below one."""
+    (scaled,) = (item for item in objects() if item["kind"] == "ScaledObject")
+    spec = scaled["spec"]
+    assert 0 < spec["minReplicaCount"] <= spec["fallback"]["replicas"] <= spec["maxReplicaCount"]
+    (trigger,) = spec["triggers"]
+    assert (trigger["type"], trigger["metricType"]) == ("prometheus", "AverageValue")
+    assert set(trigger["metadata"]) == {"serverAddress", "query", "threshold"}
+    assert float(trigger["metadata"]["threshold"]) > 0
+    query = " ".join(trigger["metadata"]["query"].split())
+    assert "greenroom_queue_depth" in query
+    assert 'kind="used"' in query
+    assert query.count("max(") == 2, "each replica tells the same, so a sum would count it twice"
+
+
 def test_the_unit_of_nodes_signals_the_parent_alone() -> None:
     """With systemd's default each node would hear SIGTERM twice, and the second one means now."""
     unit = (DEPLOY / "systemd/greenroom-node.service").read_text()
