@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic_core import to_json
+import json
+
+from pydantic_core import PydanticSerializationError, to_json
 from starlette.responses import Response
 
 from control_plane.api.bodies import SessionCreated, SessionStatus, TokenCreated
@@ -91,7 +93,13 @@ class Answers:
 
 def json_answer(body: object, status: int = 200) -> Response:
     """Return *body* as it is: it was built here, so nothing needs to be checked again."""
-    return _Json(to_json(body), status)
+    try:
+        return _Json(to_json(body), status)
+    except PydanticSerializationError:  # half a character of somebody's text can only be escaped
+        return _Json(_escape(body).encode(), status)
+
+
+_escape = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class _Json(Response):

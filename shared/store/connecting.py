@@ -9,6 +9,7 @@ redis-py makes the connection itself (TLS, password, protocol).
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import Any
 
@@ -52,8 +53,16 @@ class _Writing(AbstractConnection):
     """What all connections have in common."""
 
     def pack_command(self, *args: Any) -> list[bytes]:
-        """Write a command as bytes, by the library in C that reads replies as well."""
-        return [hiredis.pack_command(args)]
+        """Write a command as bytes, by the library in C that reads replies as well.
+
+        What it doesn't know (a command of two words, what can't be written) redis-py knows better.
+        """
+        name = args[0]
+        if isinstance(name, str) and " " not in name:
+            with contextlib.suppress(TypeError):
+                return [hiredis.pack_command(args)]
+        packed: list[bytes] = super().pack_command(*args)
+        return packed
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
         """Write; that the connection has gone meanwhile is one and the same on every event loop.

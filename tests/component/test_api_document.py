@@ -97,6 +97,7 @@ def strangers(redis_url: str, start_replica: Start) -> Iterator[Target]:
         yield running
 
 
+@pytest.mark.timeout(scaled_s(240))
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
 def test_every_answer_is_as_promised(strangers: Target, mode: schemathesis.GenerationMode) -> None:
     """Whatever is asked, right or wrong: no error of ours, and an answer of a shape that was named.
