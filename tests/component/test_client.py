@@ -110,9 +110,13 @@ class Moving(httpx.AsyncBaseTransport):
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.last_ids: list[str | None] = []
+        """What each stream went on from."""
         self._inner = httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            self.last_ids.append(request.headers.get("last-event-id"))
         target = httpx.URL(self.address)
         request.url = request.url.copy_with(host=target.host, port=target.port)
         request.headers["Host"] = f"{target.host}:{target.port}"
@@ -146,6 +150,8 @@ async def test_a_stream_goes_on_where_another_replica_took_over(
 
     assert [news.event for news in heard if news.status == "assigned"] == ["assigned"]
     assert heard[0].event == "queued"
+    assert balancer.last_ids[0] is None
+    assert all(balancer.last_ids[1:])
     assert renewed.token
 
 
