@@ -166,7 +166,7 @@ async def test_an_id_that_is_none_of_ours_counts_as_none(replica: Running, nonse
     parts, api = replica
     session_id = await created(api)
     stream = Stream(parts.app, f"/v1/stream/sessions/{session_id}/events", None)
-    stream._last_id = nonsense  # type: ignore[assignment]
+    stream._last_id = nonsense
     await stream.begin()
     assert (await stream.event("queued")).id is not None
     await stream.leave()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
+from control_plane import operator_feed
 from control_plane.app import Replica
 from shared.ids import new_session_id
 from shared.states import Reason
@@ -48,6 +51,32 @@ async def test_an_overview_shows_the_line_the_nodes_and_the_sessions(
     (shown,) = pool["sessions"]
     assert (shown["session_id"], shown["state"], shown["people"]) == (playing, "running", 1)
     assert shown["identity"] is pool["line"][0]["identity"] is None
+
+
+async def test_an_overview_is_bounded_and_its_numbers_count_all(
+    replica: Running, begin_node: BeginNode, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first in line, the newest on stage, the last that ended."""
+    for name in ("LINE_SHOWN", "ON_STAGE_SHOWN", "ENDED_SHOWN", "NODES_SHOWN"):
+        monkeypatch.setattr(operator_feed, name, 1)
+    node = await begin_node(capacity=4)
+    await begin_node(node_id="node-b", capacity=0)
+    names = await open_sessions(registry, 6)
+    for session_id in names[:4]:
+        await node.play(session_id)
+    node.capacity = 2  # nobody comes for those who end now
+    await node.beat()
+    for session_id in names[:2]:
+        await node.end(session_id, Reason.COMPLETED)
+    await node.beat()
+    async with streaming(replica[0].app, EVENTS) as stream:
+        pool = only_pool(await overview(stream))
+    assert [one["session_id"] for one in pool["line"]] == [names[4]]
+    assert [one["session_id"] for one in pool["sessions"]] == [names[3], names[1]]
+    assert [one["node_id"] for one in pool["nodes"]] == ["node-a"]
+    counts = pool["counts"]
+    assert (counts["waiting"], counts["nodes"]) == (2, {"busy": 1, "idle": 1})
+    assert counts["sessions"] == {"queued": 2, "running": 2}
 
 
 async def test_whoever_asks_for_it_sees_who_everybody_is(

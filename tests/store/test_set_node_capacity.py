@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.store.replies import rows
 from tests.support.scenario import World
 
 
@@ -59,7 +60,7 @@ def test_everybody_who_counts_slots_counts_what_is_allowed(world: World) -> None
     """The one snapshot, and the line that estimates are made from."""
     world.add_node(capacity=3)
     world.run("set_node_capacity", **world.limit("n1", 2))
-    (node,) = world.run("snapshot", waiting_shown=9)[1][0]  # type: ignore[misc]
+    (node,) = rows(world.run("snapshot", waiting_shown=9)[1][0])
     assert node[5] == "2"
     line = world.run("read_line", most_waiting=9, most_tickets=9, most_residents=9)[1]
     assert line[4] == "2"

@@ -68,6 +68,14 @@ def test_the_registry_is_told_a_few_numbers(play: RecentPlay, clock: ManualClock
     )
 
 
+def test_who_waits_for_a_turn_is_told(play: RecentPlay, clock: ManualClock) -> None:
+    """As the service said last; nothing where sessions don't take turns."""
+    frames(play, clock, 2, a=16)
+    assert play.facts().lease_waiting is None
+    play.lease(waiting=2)
+    assert play.facts().lease_waiting == 2
+
+
 def test_it_is_bounded_however_much_is_played(play: RecentPlay, clock: ManualClock) -> None:
     """Seconds of a session, chunks and frames are each kept up to a number."""
     for _ in range(200):
