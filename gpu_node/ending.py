@@ -20,13 +20,16 @@ from gpu_node.dialogue import Dialogue
 from gpu_node.stage import Stage
 from shared.errors import RoomsUnavailable
 from shared.records import Assignment, EndedHere, MustStop
-from shared.room_status import StatusWriter
+from shared.room_status import Status, StatusWriter
 from shared.silence import NO_SILENCE, Silence
 from shared.states import Reason, SessionState
 
 _log = structlog.get_logger()
 
 _SAY_WITHIN_S = 1.0
+_ARRIVES_WITHIN_S = 2.0
+"""For so long a room outlives its session, whose slot is free by then: whoever is put out doesn't
+hear what is still on its way, and a data channel sends what was lost again after a second."""
 _TELL_WITHIN_S = 1.5
 """How long the end waits for the registry before it goes on without."""
 _LEAVE_AFTER_S = 5.0
@@ -117,10 +120,12 @@ class Ending:
 
     async def _end(self, verdict: End) -> None:
         verdict = await self._announce(verdict)
-        await asyncio.wait({self._start_closing()}, timeout=_LEAVE_AFTER_S)
-        if self._holdings.stage is not None:
-            self._holdings.stage.say(self._status.closed(verdict.reason))
-            await self._holdings.stage.flush(_SAY_WITHIN_S)
+        closing = self._start_closing()
+        if verdict.error is not None:
+            await self._tell(self._status.error(verdict.error, verdict.reason))
+        await self._tell(self._status.draining(verdict.reason))
+        await asyncio.wait({closing}, timeout=_LEAVE_AFTER_S)
+        await self._tell(self._status.closed(verdict.reason))
         await self._leave()
         if not await self._is_clean():
             return
@@ -128,12 +133,13 @@ class Ending:
             metrics.ended(verdict.reason)
             self._log.info("session_ended", reason=verdict.reason, error=verdict.error)
             self._unlist(_ended(self._claim.assignment, verdict.reason))
+            await asyncio.sleep(_ARRIVES_WITHIN_S)
             await self._delete_room()
         else:
             self._unlist()
 
     async def _announce(self, verdict: End) -> End:
-        """Tell registry and room that it ends; a reason that the registry has already stays."""
+        """Tell the registry that it ends; a reason that it has already stays."""
         telling = asyncio.create_task(
             self._claim.advance(SessionState.DRAINING, reason=verdict.reason),
             name=f"announce end {self._claim.assignment.session_id}",
@@ -146,16 +152,11 @@ class Ending:
         elif isinstance(reply := telling.result(), MustStop):
             reason = reason_of(reply.reason)
             verdict = End(reason=reason, error=verdict.error if reason is verdict.reason else None)
-        stage = self._holdings.stage
-        if stage is not None:
-            if verdict.error is not None:
-                stage.say(self._status.error(verdict.error, verdict.reason))
-            stage.say(self._status.draining(verdict.reason))
         return verdict
 
     async def _return(self, verdict: GiveBack) -> None:
         if verdict.why in _TOLD:
-            await self._say_return(verdict.why)
+            await self._tell(self._status.requeued(verdict.why))
         await self._leave()
         closing = self._start_closing()
         if verdict.why not in _TOLD:
@@ -177,21 +178,24 @@ class Ending:
         elif await self._is_clean():  # till then it's listed: the node may be resumed any time
             self._unlist()
 
-    async def _say_return(self, why: str) -> None:
-        """Tell the room before the worker leaves it: nobody else knows at once.
+    async def _tell(self, body: Status) -> None:
+        """Say one of the last things that the room hears from here, before the worker leaves it.
 
-        Through the media server, since what a worker says in the moment before it leaves may get
-        lost with it (measured); and only while it may be heard (R2).
+        All of them one way, or they might overtake each other: through the media server, since what
+        a worker says in the moment before it leaves may get lost with it (measured), by the worker
+        if that fails; and only while it may be heard (R2).
         """
         stage, session_id = self._holdings.stage, self._claim.assignment.session_id
         if stage is None or not stage.check():
             return
-        said = self._backstage.keeper.send_status(session_id, self._status.requeued(why))
+        said = self._backstage.keeper.send_status(session_id, body)
         try:
             async with asyncio.timeout(_SAY_WITHIN_S):
                 await said
         except (RoomsUnavailable, TimeoutError) as fault:
-            self._log.warning("return_not_told", why=str(fault))
+            self._log.warning("told_by_the_worker", why=str(fault), what=body.get("type"))
+            stage.say(body)
+            await stage.flush(_SAY_WITHIN_S)
 
     async def _vanish(self) -> None:
         metrics.fenced()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 import pytest
 
+from gpu_node import ending
+from shared.errors import RoomsUnavailable
 from shared.records import SessionRequest
 from shared.states import NodeState, Reason, SessionState
 from shared.store import Registry
+from tests.support.fake_room import FakeRoom
 from tests.support.redis_server import POOL
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wait import wait_until
@@ -85,3 +88,51 @@ async def test_the_room_goes_with_its_session(node: RunningNode) -> None:
     alice.say({"type": "stop"})
     await node.reaches(session_id, SessionState.CLOSED)
     await wait_until(lambda: session_id in node.keeper.deleted, "the room is deleted")
+
+
+async def test_the_last_words_reach_people_whatever_becomes_of_the_worker_s(
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a worker says just before it leaves may be lost, so the media server says it."""
+    say = FakeRoom.send_status
+
+    async def send_status(room: FakeRoom, body: Mapping[str, object]) -> None:
+        if body["type"] != "closed" and "error" not in body:
+            await say(room, body)
+
+    monkeypatch.setattr(FakeRoom, "send_status", send_status)
+    session_id = await node.open(fail_in="pull")
+    alice = node.venue.stage(session_id).enter("alice")
+    await node.reaches(session_id, SessionState.FAILED)
+    await wait_until(lambda: alice.of_type("closed"), "the end is heard")
+    assert len(alice.of_type("closed")) == 1
+    assert ["fell apart" in str(one["error"]) for one in alice.statuses if "error" in one] == [True]
+
+
+async def test_a_media_server_that_doesn_t_pass_words_on_leaves_them_to_the_worker(
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said once, all the same."""
+
+    async def send_status(_session_id: str, _body: Mapping[str, object]) -> None:
+        raise RoomsUnavailable(why="the test says so")
+
+    monkeypatch.setattr(node.keeper, "send_status", send_status)
+    session_id, alice = await node.play()
+    alice.say({"type": "stop"})
+    await node.reaches(session_id, SessionState.CLOSED)
+    assert len(alice.of_type("closed")) == 1
+
+
+async def test_the_room_stays_until_the_last_words_have_arrived(
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot doesn't wait for that: somebody else may be on it by then."""
+    monkeypatch.setattr(ending, "_ARRIVES_WITHIN_S", 3600.0)
+    session_id, alice = await node.play()
+    waiting = await node.open()
+    alice.say({"type": "stop"})
+    await node.reaches(session_id, SessionState.CLOSED)
+    await node.reaches(waiting, SessionState.JOINING_ROOM)
+    assert session_id not in node.keeper.deleted
+    assert alice.of_type("closed")

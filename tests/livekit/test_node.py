@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -272,3 +273,31 @@ def _epoch_of(worker: str) -> int:
     match = re.fullmatch(r"telefuser-node-a-(\d+)-\d+", worker)
     assert match is not None
     return int(match[1])
+
+
+async def test_everybody_in_the_room_hears_why_a_broken_session_ended(
+    livekit_server: LiveKitServer, redis_url: str, registry: Registry, tmp_path: Path
+) -> None:
+    """Each time: the room doesn't go before the words have arrived."""
+    options = media(livekit_server, PIPE_PATH=synthetic_service.__file__)
+    async with node_process(redis_url, registry, tmp_path, **options):
+        for _ in range(4):
+            visit = Visit(livekit_server, registry)
+            await visit.open(fail_in="pull")
+            viewers = [LivePerson() for _ in range(2)]
+            for number, viewer in enumerate(viewers):
+                token = tokens_for(livekit_server).viewer(visit.session_id, f"viewer-{number}")
+                await viewer.enter(livekit_server.url, token)
+            people = [*viewers, await visit.enter()]
+            for person in people:
+                await wait_until(
+                    partial(has_heard_the_end, person), "error and end are heard", timeout_s=LONG_S
+                )
+            for person in people:
+                await person.leave()
+
+
+def has_heard_the_end(person: LivePerson) -> bool:
+    """Whether both were told."""
+    words = {key for said in person.statuses for key in (str(said["type"]), *said)}
+    return {"error", "closed"} <= words

@@ -12,6 +12,7 @@ rooms as controller or viewer::
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ from shared.records import (
     SessionRecord,
     SessionRequest,
 )
+from shared.room_status import encode_status
 from shared.states import NodeState, SessionState
 from shared.store import BeatLink, Registry
 from tests.support import synthetic_service
@@ -87,7 +89,7 @@ class FakeKeeper:
         if not self._venue.reachable:
             raise RoomsUnavailable(why="the fake venue is out")
         for person in self._venue.stage(session_id).people.values():
-            person.statuses.append(dict(body))
+            person.statuses.append(json.loads(encode_status(body)))
 
     async def probe(self) -> bool:
         """Whether the venue is reachable."""
