@@ -36,7 +36,9 @@ Finding = tuple[str, str]
 def findings(deploy: Path, folder: Path, only: str = "") -> Iterator[Finding]:
     """Yield what each checker says, or *only* one; an empty text: all is well."""
     make_certificate(folder)
-    for check in (nginx, haproxy, prometheus, livekit, systemd, kubernetes):
+    for check in (
+        nginx, haproxy, prometheus, livekit, systemd, kubernetes, kustomize, compose,
+    ):  # fmt: skip
         if only in ("", check.__name__):
             yield check.__name__, check(deploy, folder)
 
@@ -132,6 +134,26 @@ def kubernetes(deploy: Path, _folder: Path) -> str:
                 place = ".".join(map(str, error.path))
                 wrong.append(f"{path.name}: {item['kind']} at {place}: {error.message}")
     return "\n".join(wrong)
+
+
+def kustomize(deploy: Path, _folder: Path) -> str:
+    """Put the objects together as ``kubectl apply -k`` does."""
+    for command in (("kustomize", "build"), ("kubectl", "kustomize")):
+        if shutil.which(command[0], path=_PATH):
+            return told((*command, str(deploy / "k8s")), package=command[0])
+    return "skipped, there is neither kustomize nor kubectl"
+
+
+def compose(deploy: Path, folder: Path) -> str:
+    """Read the file as Compose does, with every word of its example filled in."""
+    asked = ("docker", "compose")
+    if told((*asked, "version"), package="docker"):
+        return "skipped, there is no docker compose (docker-compose-plugin)"
+    example = (deploy / "compose.env.example").read_text()
+    words = folder / "compose.env"
+    words.write_text(re.sub(r"^(\w+)=$", r"\1=a-word", example, flags=re.MULTILINE))
+    file = ("--file", str(deploy / "compose.yaml"), "--env-file", str(words))
+    return told((*asked, *file, "config", "--quiet"), package="docker")
 
 
 def here(path: Path, folder: Path, ports: Mapping[str, int] | None = None) -> str:

@@ -336,6 +336,8 @@ def copy(tmp_path: Path) -> Path:
         ("livekit", "compose.yaml", "turn_servers", "turn_server"),
         ("systemd", "systemd/greenroom-node.service", "KillMode=mixed", "KillMode=mixt"),
         ("kubernetes", "k8s/nodes.yaml", "runAsNonRoot", "runAsNonroot"),
+        ("kustomize", "k8s/kustomization.yaml", "scaledobject.yaml", "scaledobjekt.yaml"),
+        ("compose", "compose.yaml", "depends_on:", "depend_on:"),
     ],
 )
 def test_a_planted_fault_is_found(
