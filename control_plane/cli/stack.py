@@ -38,6 +38,8 @@ _NODE_CLEANUP_S = 12.0
 """What a node needs after its drain grace: silence, give back, leave the rooms."""
 _NODE_ENDS_WITH = frozenset((2, 3))
 """An operator's mistake; another process has taken the node's name, and two must not fight."""
+_NOT_FOR_SERVICES = frozenset((variable_of("admin_key"), variable_of("session_secret")))
+"""Only replicas need them; what a service file can read, whoever finds a hole in it can, too."""
 _TELL_EVERY_S = 5.0
 _PROBE_EVERY_S = 0.05
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - only compared
@@ -130,6 +132,7 @@ def _replica(env: Mapping[str, str], *, host: str, port: int) -> ChildSpec:
 
 def _node(env: Mapping[str, str], *, pipe_path: Path | None, drain_grace_s: float) -> ChildSpec:
     pipe = {variable_of("pipe_path"): str(pipe_path.absolute())} if pipe_path else {}
+    env = {name: value for name, value in env.items() if name not in _NOT_FOR_SERVICES}
     return ChildSpec(
         name="node",
         argv=(sys.executable, "-m", "gpu_node"),

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -286,3 +287,17 @@ def _raw(stage: Stage, path: str) -> tuple[int, str]:
         return answer.status, answer.read().decode(errors="replace")
     finally:
         connection.close()
+
+
+def test_the_node_holds_no_key_of_the_replica_s(tmp_path: Path) -> None:
+    """A model's process needs none, so none can leak from it."""
+    key = "grk_admin_" + "n0de" * 8
+    with all_in_one(tmp_path, "--admin-key", key) as stack:
+        environments = {
+            name: next(
+                found.environ() for found in stack.processes() if found.pid == stack.pid(name)
+            )
+            for name in ("replica", "node")
+        }
+    assert environments["replica"]["GREENROOM_ADMIN_KEY"] == key
+    assert key not in environments["node"].values()

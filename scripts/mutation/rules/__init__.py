@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.mutation.rules import beats, clocks, line, lives, recovery, slots, stage
+from scripts.mutation.rules import access, beats, clocks, line, lives, recovery, slots, stage
 
 ALL_MUTANTS = (
     *line.MUTANTS,
@@ -12,4 +12,5 @@ ALL_MUTANTS = (
     *lives.MUTANTS,
     *clocks.MUTANTS,
     *recovery.MUTANTS,
+    *access.MUTANTS,
 )
