@@ -1,4 +1,4 @@
-"""How long did people see nothing: a start, a lost stage, an empty slot? Counted with a first frame."""
+"""How long did people see nothing: a start, a lost stage, an empty slot? A first frame counts it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DONE = {"reason": "completed", "error": ""}
 class Counted(NamedTuple):
     """How often, and for how many seconds together."""
 
-    count: int
+    times: int
     sum_s: float
 
 
@@ -69,7 +69,7 @@ def test_a_death_lasts_from_the_last_beat_to_the_next_frame(world: World) -> Non
     play(world, "a")
     assert counted(world, "kill") == (1, 15)
     assert counted(world, "recovery") == (1, 15)
-    assert counted(world, "start").count == 1
+    assert counted(world, "start").times == 1
 
 
 def test_a_move_is_a_recovery_but_no_death(world: World) -> None:
