@@ -336,7 +336,7 @@ def copy(tmp_path: Path) -> Path:
         ("livekit", "compose.yaml", "turn_servers", "turn_server"),
         ("systemd", "systemd/greenroom-node.service", "KillMode=mixed", "KillMode=mixt"),
         ("kubernetes", "k8s/nodes.yaml", "runAsNonRoot", "runAsNonroot"),
-        ("kustomize", "k8s/kustomization.yaml", "scaledobject.yaml", "scaledobjekt.yaml"),
+        ("kustomize", "k8s/kustomization.yaml", "- scaledobject.yaml", "- scaledobjekt.yaml"),
         ("compose", "compose.yaml", "depends_on:", "depend_on:"),
     ],
 )
