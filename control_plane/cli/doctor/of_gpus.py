@@ -44,6 +44,16 @@ async def look_at_gpus(devices: Path = Path("/dev")) -> list[Finding]:
     if seen is None:
         return [_without_driver(devices)]
     driver, gpus = seen
+    found = _of_each(gpus)
+    if not gpus:
+        return found or [note(AREA, f"driver {driver} lists no GPU that may be used here")]
+    found += await _of_torch(len(gpus))
+    if not any(one.try_ for one in found):
+        found.insert(0, fine(AREA, f"{gpu_words(GpuFacts(gpus=gpus))}, driver {driver}"))
+    return found
+
+
+def _of_each(gpus: tuple[Gpu, ...]) -> list[Finding]:
     found = [
         wrong(
             AREA,
@@ -63,11 +73,6 @@ async def look_at_gpus(devices: Path = Path("/dev")) -> list[Finding]:
                 "nvidia-smi -L",
             )
         )
-    if not gpus:
-        return found or [note(AREA, f"driver {driver} lists no GPU that may be used here")]
-    found += await _of_torch(len(gpus))
-    if not any(one.try_ for one in found):
-        found.insert(0, fine(AREA, f"{gpu_words(GpuFacts(gpus=gpus))}, driver {driver}"))
     return found
 
 
