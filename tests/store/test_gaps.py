@@ -1,4 +1,4 @@
-"""How long did people see nothing: a start, a lost stage, an empty slot? A first frame counts it."""
+"""For how long did people see nothing: a start, a lost stage, an empty slot?"""
 
 from __future__ import annotations
 
