@@ -2,7 +2,8 @@
 
 A branch of the tree in `errors`, apart for its length:
 
-    NotAllowed     NoCredentials 401, BadApiKey 401, ScopeMissing 403, ForeignSession 403
+    NotAllowed     NoCredentials 401, BadApiKey 401, ScopeMissing 403, ForeignSession 403,
+                   ForeignCaller 403
     Busy           RateLimited 429
     NotFound       UnknownKey 404
     Conflict       TooManyKeys 409
@@ -59,6 +60,18 @@ class ForeignSession(NotAllowed):
             "This key hasn't created this session: use its session_token, or the key that did."
         )
         self.key_id = key_id
+
+
+class ForeignCaller(NotAllowed):
+    """A proxy lets somebody in from elsewhere, where nobody is asked for a key."""
+
+    code = "foreign_caller"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A proxy lets others in here, but this server asks nobody for a key: give it an "
+            "--admin-key, or --no-auth if all of them may do everything."
+        )
 
 
 class RateLimited(Busy):

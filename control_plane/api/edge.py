@@ -1,7 +1,8 @@
 """What is checked before any route sees a request, and what is put on every answer?
 
 - Host: a replica that listens on loopback only answers to this machine's own names. Otherwise a
-  page anywhere could point a DNS name of its own at 127.0.0.1 and read along.
+  page anywhere could point a DNS name of its own at 127.0.0.1 and read along. Nor does it answer
+  to whom a proxy on this machine lets in from elsewhere. With keys neither matters.
 - Origin: a page of another origin may read nothing anyway (no CORS), but a browser would still send
   its POST or DELETE. What a browser says about the sender (Sec-Fetch-Site, else Origin against
   Host) decides; programs send neither and pass.
@@ -16,11 +17,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control_plane.api.problems import problem
+from shared.access_errors import ForeignCaller
 from shared.errors import BodyTooLarge, ForeignHost, ForeignOrigin, GreenroomError
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -86,6 +89,8 @@ class Edge:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if self._hosts is not None and host and _name_of(host) not in self._hosts:
             raise ForeignHost
+        if self._hosts is not None and _is_from_elsewhere(headers.get(b"x-forwarded-for")):
+            raise ForeignCaller
         if method in _HARMLESS_METHODS:
             return
         sender, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
@@ -97,6 +102,17 @@ class Edge:
         own = sender in _OWN_SENDERS if sender is not None else _address_in(named) == host
         if not own:
             raise ForeignOrigin
+
+
+def _is_from_elsewhere(forwarded_for: bytes | None) -> bool:
+    """Whether a proxy says that it speaks for somebody on another machine, or says nonsense."""
+    if forwarded_for is None:
+        return False
+    try:
+        callers = [ip_address(part.strip()) for part in forwarded_for.decode("latin-1").split(",")]
+    except ValueError:
+        return True
+    return not all(caller.is_loopback for caller in callers)
 
 
 def _name_of(host: str) -> str:

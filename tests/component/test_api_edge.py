@@ -126,6 +126,28 @@ async def test_no_answer_of_the_api_is_a_page(api: Client) -> None:
     assert answer.headers["x-frame-options"] == "DENY"
 
 
+@pytest.mark.parametrize(
+    ("forwarded_for", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("::1, 127.0.0.1", 200),
+        ("192.0.2.7", 403),
+        ("127.0.0.1, 192.0.2.7", 403),
+        ("192.0.2.7, 127.0.0.1", 403),
+        ("somebody", 403),
+        ("", 403),
+    ],
+)
+async def test_no_proxy_lets_others_into_an_open_replica(
+    api: Client, redis_url: str, room_service: RoomService, forwarded_for: str, status: int
+) -> None:
+    """It would look as if they were on this machine; one that wants keys lets them show theirs."""
+    headers = {"X-Forwarded-For": forwarded_for}
+    assert (await api.get(HEALTH, headers=headers)).status_code == status
+    async with served(settings_for(redis_url, room_service.url, admin_key="k" * 32)) as (_, closed):
+        assert (await closed.get(HEALTH, headers=headers)).status_code == 200
+
+
 async def test_answers_are_never_cached_or_sniffed(api: Client) -> None:
     """They hold tokens; errors carry the same headers."""
     for answer in (await api.create(), await api.look("nonsense"), await api.get("/v1/nothing")):
