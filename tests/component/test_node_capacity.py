@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from control_plane.api.health import health_of
-from gpu_node import agent
+from gpu_node import slot_watch
 from shared.errors import ServiceLoadFailed
 from shared.records import SessionLimits
 from shared.states import Reason, SessionState
@@ -115,7 +115,7 @@ async def test_leaked_slots_are_offered_to_nobody(
     redis_url: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service that forgets to give its slots back ends as a node that isn't ready."""
-    monkeypatch.setattr(agent, "SLOTS_EVERY_S", 0.05)
+    monkeypatch.setattr(slot_watch, "EVERY_S", 0.05)
     async with running_node(
         redis_url,
         registry,

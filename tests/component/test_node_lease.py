@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from gpu_node import agent
+from gpu_node import slot_watch
 from shared.states import Reason, SessionState
 from shared.store import Registry
 from tests.support import leased_by_turns_service, leased_service
@@ -84,7 +84,7 @@ async def test_with_a_maximum_hold_all_players_move_at_once(
     redis_url: str, registry: Registry, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody presses a key, one chunk each in turn; an end in between disturbs nobody."""
-    monkeypatch.setattr(agent, "SLOTS_EVERY_S", 0.02)
+    monkeypatch.setattr(slot_watch, "EVERY_S", 0.02)
     before = lease_waits()
     async with running_node(
         redis_url,
