@@ -266,7 +266,12 @@ class World:
 
     def giving(self, letter: str, why: str, **named: Argument) -> dict[str, Argument]:
         """Arguments of `give_back` by the session's node, which can serve nobody now."""
-        state: dict[str, Argument] = {"capacity": 0, "media_ok": 1, "unplayed_ms": 0, "earlier_ms": 0}
+        state: dict[str, Argument] = {
+            "capacity": 0,
+            "media_ok": 1,
+            "unplayed_ms": 0,
+            "earlier_ms": 0,
+        }
         return {**self.owner(letter), "why": why, **state, **named}
 
     def order(self, node_id: str, admin: str, **named: Argument) -> dict[str, Argument]:
