@@ -5,8 +5,9 @@ workers over one TCP connection per join (`tests.support.remote_room` is the oth
 room service over HTTP, as replicas and nodes call it. Each frame that a worker sends is noted with
 the sender's clock: that's how two publishers of one session are found out.
 
-A worker that is put out comes back once with its old token, as LiveKit's SDK does (R1), and is out
-for good half a second after its next frame. So here only a node's own silence keeps a zombie quiet.
+A worker whose process stands still while it is put out comes back once with its old token, as
+LiveKit's SDK does (R1), and is out for good half a second after its next frame. So here only a
+node's own silence keeps a zombie quiet. A process that runs hears at once that it was put out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
+import time
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -29,6 +32,8 @@ from shared.rooms.tokens import ATTEMPT_ATTRIBUTE, EPOCH_ATTRIBUTE, ROLE_ATTRIBU
 from tests.support.fake_room import FakePerson, FakeRoom, FakeStage, FakeVenue
 
 _BACK_FOR_S = 0.5
+_RUNS_WITHIN_S = 0.5
+"""A process that answers within this isn't frozen."""
 _TOLD_AFTER_S = 10.0
 """If it sends nothing: longer than any process is frozen."""
 _PUT_OUT = frozenset((Lost.REMOVED, Lost.SUPERSEDED))
@@ -56,6 +61,8 @@ class _WorkerLink:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._lost: Lost | None = None
+        self._asked_at_s = -math.inf
+        """When it was last asked whether it runs."""
 
     def tell(self, **news: object) -> None:
         """Send it."""
@@ -68,7 +75,14 @@ class _WorkerLink:
             self.tell(lost=reason)
             return
         self._lost = reason
+        self._asked_at_s = time.monotonic()
+        self.tell(runs=True)
         self._tell_lost_after(_TOLD_AFTER_S)
+
+    def hear_it_runs(self) -> None:
+        """The worker has answered; late, if it was frozen when it was asked."""
+        if time.monotonic() - self._asked_at_s < _RUNS_WITHIN_S:
+            self._tell_lost()
 
     def see_frame(self) -> None:
         """The worker still plays."""
@@ -164,6 +178,8 @@ class Venue:
                 if "frame" in said:
                     link.see_frame()
                     self._note_frame(float(said["frame"]), hello["session"], identity)
+                elif "runs" in said:
+                    link.hear_it_runs()
                 elif "status" in said:
                     await room.send_status(said["status"])
         except RoomsUnavailable as refused:

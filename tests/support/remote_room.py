@@ -134,6 +134,8 @@ class RemoteRoom:
             self._request.events.on_presence(self._presence)
         if "arrival" in news:
             self._request.events.on_arrival(str(news["arrival"]))
+        if "runs" in news:
+            self._say(runs=True)
         if "lost" in news:
             self._lose(Lost(str(news["lost"])))
 
