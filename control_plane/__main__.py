@@ -21,10 +21,10 @@ import structlog
 import uvicorn
 import uvloop
 
+from control_plane.admin_key import admin_key_of, made_key_text
 from control_plane.app import Replica
 from control_plane.bounded_http import BoundedHttp
 from control_plane.listener import listen
-from control_plane.admin_key import admin_key_of, made_key_text
 from control_plane.settings import ReplicaSettings
 from shared.errors import StartupError
 from shared.logs import set_up_logs

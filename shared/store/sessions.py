@@ -211,7 +211,13 @@ class Sessions:
         return int(str(rest[0])) if word == "rebased" else None
 
     async def give_back(
-        self, owner: Owner, *, why: str, capacity: int, media_ok: bool, silence: Silence = NO_SILENCE
+        self,
+        owner: Owner,
+        *,
+        why: str,
+        capacity: int,
+        media_ok: bool,
+        silence: Silence = NO_SILENCE,
     ) -> GivenBack:
         """Return the session to the line, after its worker is silent and out of the room.
 
