@@ -32,6 +32,8 @@ from shared.settings import load
 
 FINISH_WITHIN_S = 12
 """For requests under way when asked to stop; a DELETE may wait ten seconds for a cleanup."""
+READ_WITHIN_S = 3
+"""For the peer of a connection that is closed, to take what was sent before."""
 KEEP_ALIVE_S = 75
 """For a connection that is silent. Longer than any proxy keeps one: whoever lets go first may do so
 just as the other sends a request, and a POST that got no answer can't simply be sent again."""
@@ -145,7 +147,26 @@ class _Server(uvicorn.Server):
         self._replica.vitals.leave()
         await self._give_notice()
         self._replica.hub.say_goodbye()
-        await super().shutdown(sockets)
+        closing = asyncio.create_task(self._close_for_good(), name="close_for_good")
+        try:
+            await super().shutdown(sockets)
+        finally:
+            closing.cancel()
+
+    async def _close_for_good(self) -> None:
+        """End connections that the server would wait for in vain.
+
+        It has told those to end that it knew of. One that was accepted in this very moment may say
+        nothing for long; and one whose peer has stopped reading never gets rid of its last answer.
+        """
+        while True:
+            await asyncio.sleep(READ_WITHIN_S)
+            for connection in list(self.server_state.connections):
+                transport = connection.transport
+                if transport.is_closing():
+                    transport.abort()
+                else:
+                    connection.shutdown()  # at once, or when what it has asked is answered
 
     async def _give_notice(self) -> None:
         _log.info("replica_stopping", notice_s=self._notice_s)

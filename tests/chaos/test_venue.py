@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -76,7 +77,8 @@ async def test_a_worker_that_was_frozen_is_told_only_after_its_next_frame(venue:
         older.is_frozen = True
         async with worker_in(venue, 2):
             await wait_until(lambda: {"runs": True} in older.heard, "it was asked")
-            await asyncio.sleep(0.6)
+            asked_s = time.monotonic()
+            await wait_until(lambda: time.monotonic() > asked_s + 0.6, "it's too late")
             older.say(runs=True)
             older.say(frame=1.0)
             await wait_until(lambda: len(venue.take_frames()) == 1, "its frame")
