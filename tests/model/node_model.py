@@ -159,7 +159,7 @@ class NodeModel(PoolModel):
         for name, epoch in listed:
             s = self.sessions.get(name)
             is_old = s is not None and s.node == nid and s.rebased == epoch
-            is_old = is_old and (name, epoch) not in known
+            is_old = is_old and (name, epoch) not in known and (name, s.epoch) in known
             followed.append((name, s.epoch if s is not None and is_old else epoch))
         return followed
 

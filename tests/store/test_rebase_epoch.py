@@ -61,6 +61,17 @@ def test_a_beat_of_the_epoch_before_is_still_its_own(world: World) -> None:
     assert world.session("a").returned_because == "node_lost_it"
 
 
+def test_a_session_that_ended_is_refused_under_the_epoch_that_the_node_knows(world: World) -> None:
+    """The answer to the rebase was lost; a kill under another epoch would mean nothing to it."""
+    life = world.add_node()
+    world.bring("a", "running")
+    world.beat()
+    old, new = rebased(world, world.now_ms + 9_000)
+    world.run("end_session", **{**world.owner("a"), "epoch": new}, reason="completed", error="")
+    assert life.residents == {"a": old}
+    assert world.beat() == ("ok", [[], [], [[sid("a"), str(old), "fenced"]], []])
+
+
 def test_a_life_that_begins_meanwhile_keeps_it(world: World) -> None:
     """The registration names it as the node knows it."""
     life = world.add_node()

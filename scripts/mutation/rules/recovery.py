@@ -111,6 +111,13 @@ MUTANTS = (
         harm="Leftovers of an earlier assignment are taken for the present one.",
     ),
     Mutant(
+        name="end told under an epoch that the node doesn't know",
+        file="include/listed",
+        piece=" and here[assignment(item[1], s[2])]",
+        instead="",
+        harm="A node whose rebase was answered in vain plays on though the session is over.",
+    ),
+    Mutant(
         name="seconds before the give-back charged",
         file="give_back",
         piece="rt - math.max(0, tonumber(unplayed_ms) - ahead)",

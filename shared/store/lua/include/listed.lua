@@ -21,7 +21,9 @@ local function follow_rebases(nid, list, members)
   for _, item in ipairs(list) do
     if not here[assignment(item[1], item[2])] then
       local s = redis.call('HMGET', key('s', item[1]), 'node', 'epoch', 'rebased')
-      if s[1] == nid and s[3] == item[2] then item[2], is_rebased = s[2], true end
+      if s[1] == nid and s[3] == item[2] and here[assignment(item[1], s[2])] then
+        item[2], is_rebased = s[2], true
+      end
     end
   end
   return list, is_rebased
