@@ -84,12 +84,28 @@ def kept(data_dir: Path, name: str, make: Callable[[], str]) -> str:
                 pass  # another process was first: its value counts
             finally:
                 draft.unlink()
-        return target.read_text().strip()
+        return read_kept(target)
     except OSError as error:
         raise StartupError(
             f"The data folder {data_dir} can't be used ({error.strerror}).",
             try_="give a writable folder with --data-dir",
         ) from error
+
+
+def read_kept(file: Path) -> str:
+    """Return the text that *file* of a data folder keeps.
+
+    Raises:
+        OSError: It can't be read.
+        StartupError: It is no text, so something else has written over it.
+    """
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise StartupError(
+            f"The file {file} holds something else than the text that was kept there.",
+            try_="put the right file back, or delete it to have a new one made",
+        ) from None
 
 
 class ProcessSettings(BaseSettings):

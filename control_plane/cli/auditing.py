@@ -21,7 +21,7 @@ from shared.embedded.data_dir import usable
 from shared.embedded.livekit_server import running_livekit
 from shared.errors import RoomsUnavailable, StartupError
 from shared.rooms.admin import RoomAdmin
-from shared.settings import load
+from shared.settings import load, read_kept
 from shared.store import Registry
 
 _ROOM_FIELDS = {"livekit_url", "livekit_api_key", "livekit_api_secret", "deployment_id"}
@@ -69,7 +69,7 @@ async def _audit(
 def _rooms(own: OperatorSettings) -> RoomAdmin | None:
     """Return the way to the rooms: what was named, else what runs with the data folder."""
     kept = own.data_dir / "deployment-id"
-    deployment_id = own.deployment_id or (kept.read_text().strip() if kept.is_file() else "")
+    deployment_id = own.deployment_id or (read_kept(kept) if kept.is_file() else "")
     if not deployment_id:
         return None
     if own.livekit_url:

@@ -15,7 +15,7 @@ from pathlib import Path
 from shared.embedded.child import ChildSpec
 from shared.embedded.ports import TCP, UDP, kept_ports, read_ports
 from shared.embedded.probes import http_ok
-from shared.settings import kept
+from shared.settings import kept, read_kept
 
 NAME = "livekit"
 API_KEY = "greenroom"
@@ -79,7 +79,7 @@ def running_livekit(data_dir: Path) -> RunningLiveKit | None:
     if not port or not secret.is_file():
         return None
     return RunningLiveKit(
-        url=f"ws://127.0.0.1:{port}", api_key=API_KEY, api_secret=secret.read_text().strip()
+        url=f"ws://127.0.0.1:{port}", api_key=API_KEY, api_secret=read_kept(secret)
     )
 
 

@@ -64,6 +64,14 @@ async def test_a_sound_pool_has_no_differences(
     assert [fact for fact in changed if not fact.endswith(" ttl")] == []  # those run by themselves
 
 
+async def test_a_deployment_id_that_is_no_text_is_told(operator: Operator, tmp_path: Path) -> None:
+    """Which file it is, and what to do about it."""
+    (tmp_path / "deployment-id").write_bytes(b"\xff\xfe")
+    told = await operator.says("audit")
+    assert told.status == 2
+    assert "deployment-id holds something else" in told.lines[0]
+
+
 PLANTS: dict[str, tuple[Plant, str, str]] = {
     "somebody waits and stands nowhere": (
         lambda raw, p, on: raw.zrem(f"{p}q", on.waiting), "place", "waiting"),

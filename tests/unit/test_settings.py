@@ -171,3 +171,12 @@ def test_a_data_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="can't be used") as refused:
         kept(file / "below", "name", lambda: "x")
     assert "--data-dir" in str(refused.value.try_)
+
+
+@pytest.mark.parametrize("name", ["deployment-id", "node-id"])
+def test_a_kept_file_that_is_no_text_is_told(tmp_path: Path, name: str) -> None:
+    """A disk or a person wrote over it; the sentence names the file."""
+    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(StartupError, match=rf"{name} holds something else") as refused:
+        load(NodeSettings, **KEYS, data_dir=tmp_path)
+    assert "delete it" in str(refused.value.try_)
