@@ -192,10 +192,25 @@ class EventsHub:
 
     async def _step(self) -> None:
         await self._until_something_is_due()
-        await self._follow_lines()
-        due = iter(self._due())
-        while batch := tuple(islice(due, READ_AT_ONCE)):
-            await self._read(batch)
+        trouble = await self._follow_lines()
+        by_pool: dict[str, list[str]] = {}
+        for sid in self._due():
+            by_pool.setdefault(pool_of(sid), []).append(sid)
+        for due in by_pool.values():
+            trouble = await self._read_all(due) or trouble
+        if trouble is not None:
+            raise trouble
+
+    async def _read_all(self, session_ids: list[str]) -> StoreUnavailable | None:
+        """Read all of one pool; returns why that wasn't possible, which concerns no other pool."""
+        left = iter(session_ids)
+        while batch := tuple(islice(left, READ_AT_ONCE)):
+            try:
+                await self._read(batch)
+            except StoreUnavailable as unavailable:
+                self._named.update(left)
+                return unavailable
+        return None
 
     async def _until_something_is_due(self) -> None:
         if not self._followed:
@@ -251,19 +266,25 @@ class EventsHub:
         for follower in followed.followers:
             follower.tell(sight)
 
-    async def _follow_lines(self) -> None:
-        """Tell places from each line that somebody here waits in."""
+    async def _follow_lines(self) -> StoreUnavailable | None:
+        """Tell places from each line that somebody here waits in; returns why not, of one."""
+        trouble: StoreUnavailable | None = None
         pools = {followed.pool for followed in self._followed.values() if followed.waits}
         for pool in self._placed.keys() - pools:
             del self._placed[pool]  # nobody waits there now, so nothing becomes due
         for pool in pools:
-            reading = await self._lines.read(pool)
+            try:
+                reading = await self._lines.read(pool)
+            except StoreUnavailable as unavailable:
+                trouble = unavailable
+                continue
             if self._placed.get(pool) is reading:
                 continue
             self._placed[pool] = reading
             for sid, followed in self._followed.items():
                 if followed.waits and followed.pool == pool:
                     self._place(sid, followed, reading)
+        return trouble
 
     def _place(self, session_id: str, followed: _Followed, reading: Reading) -> None:
         record = followed.sight.record if followed.sight else None

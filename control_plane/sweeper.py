@@ -15,6 +15,7 @@ from typing import NoReturn
 import structlog
 
 from control_plane.room_chores import RoomChores
+from shared.errors import StoreUnavailable
 from shared.lifecycle import repeat
 from shared.records import Swept
 from shared.store import Registry
@@ -44,10 +45,20 @@ class Sweeper:
         await self.sweep()
 
     async def sweep(self) -> None:
-        """Sweep all pools once."""
+        """Sweep all pools once; one that can't be swept keeps no other from it.
+
+        Raises:
+            StoreUnavailable: Of one at least.
+        """
+        trouble: StoreUnavailable | None = None
         for pool in self._pools:
-            await self._until_done(pool, self._registry.sweep_nodes)
-            await self._until_done(pool, self._registry.sweep_deadlines)
+            for sweep in (self._registry.sweep_nodes, self._registry.sweep_deadlines):
+                try:
+                    await self._until_done(pool, sweep)
+                except StoreUnavailable as unavailable:
+                    trouble = unavailable
+        if trouble is not None:
+            raise trouble
 
     async def _until_done(self, pool: str, sweep: Callable[[str], Awaitable[Swept]]) -> None:
         for _ in range(_MOST_CALLS):

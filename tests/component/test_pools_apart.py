@@ -1,0 +1,116 @@
+"""A pool that can't be read takes no other pool of the same replica along."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from control_plane.events_hub import EventsHub
+from control_plane.lines import Lines
+from control_plane.metrics import Metrics
+from control_plane.room_chores import RoomChores
+from control_plane.sweeper import Sweeper
+from shared.errors import StoreUnavailable
+from shared.records import OpenRequest, SessionLimits, SessionRequest
+from shared.states import Reason, SessionState
+from shared.store import Registry
+from tests.support.redis_server import RawRedis
+from tests.support.wait import wait_until
+
+BROKEN, WELL = "a-broken", "well"
+LEASE_S = 3.0
+
+
+async def waiting_in(registry: Registry, pool: str) -> str:
+    """Let somebody wait there; returns the session's id."""
+    session_id = f"{pool}-{'b' * 26}"
+    await registry.open(
+        OpenRequest(
+            pool=pool,
+            session_id=session_id,
+            request=SessionRequest(identity="ann"),
+            limits=SessionLimits(queued_s=LEASE_S),
+            queue_size=10,
+        )
+    )
+    return session_id
+
+
+@pytest.fixture
+def break_pool(raw_redis: RawRedis) -> Iterator[Callable[[], None]]:
+    """Let somebody else's keys stand where a pool's are; all pools go in the end."""
+
+    def break_it() -> None:
+        for name in ("q", "nodes"):
+            raw_redis.delete(f"gr:{{{BROKEN}}}:{name}")
+            raw_redis.set(f"gr:{{{BROKEN}}}:{name}", "somebody else's")
+
+    yield break_it
+    raw_redis.flushall()
+
+
+@asynccontextmanager
+async def running_hub(registry: Registry, *pools: str) -> AsyncIterator[EventsHub]:
+    """A hub for these pools."""
+    hub = EventsHub(
+        registry=registry,
+        lines=Lines(registry=registry, pools=pools),
+        metrics=Metrics(),
+        pools=pools,
+        queue_lease_s=LEASE_S,
+    )
+    tasks = [asyncio.create_task(hub.run()), asyncio.create_task(hub.listen())]
+    yield hub
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_the_other_pools_are_swept(
+    registry: Registry, raw_redis: RawRedis, break_pool: Callable[[], None]
+) -> None:
+    """Deadlines fire there, whichever pool comes first."""
+    await waiting_in(registry, WELL)
+    break_pool()
+    chores = cast("RoomChores", None)  # nothing is due that would need any
+    sweeper = Sweeper(registry=registry, chores=chores, pools=(BROKEN, WELL))
+    before = raw_redis.hget(f"gr:{{{WELL}}}:ctr", "rt")
+    with pytest.raises(StoreUnavailable):
+        await sweeper.sweep()
+    assert raw_redis.hget(f"gr:{{{WELL}}}:ctr", "rt") != before
+
+
+async def test_whoever_follows_another_pool_is_told_and_kept_alive(
+    registry: Registry, raw_redis: RawRedis, break_pool: Callable[[], None]
+) -> None:
+    """Signs of life go on, a newcomer gets in, and an end is told."""
+    await waiting_in(registry, BROKEN)
+    well = await waiting_in(registry, WELL)
+    async with running_hub(registry, BROKEN, WELL) as hub:
+        ill = hub.follow(f"{BROKEN}-{'b' * 26}")
+        follower = hub.follow(well)
+        await ill.first()
+        await follower.first()
+        break_pool()
+        record = f"gr:{{{WELL}}}:s:{well}"
+        before = int(str(raw_redis.hget(record, "t_queued")))
+        await wait_until(
+            lambda: int(str(raw_redis.hget(record, "t_queued"))) > before + 1_000 * LEASE_S,
+            "its lease is renewed for longer than it lasts",
+            timeout_s=20,
+        )
+        newcomer = (await hub.follow(well).first()).record
+        assert newcomer is not None
+        assert newcomer.state is SessionState.QUEUED
+        await registry.cancel(well, Reason.CLIENT_STOP)
+
+        async def ends() -> None:
+            while (sight := await follower.next()) is not None:
+                if sight.record is None or sight.record.ended:
+                    return
+
+        await asyncio.wait_for(ends(), 20)
