@@ -139,7 +139,10 @@ def _step(session: SessionFacts, _facts: PoolFacts) -> Iterator[str]:
     if word and session.state is None:
         yield f"has the state {word!r}, which doesn't exist"
     for kind, state in _STEP_OF.items():
-        if session.state is state and session.number(f"d_{kind}") and kind not in at:
+        # Once the worker is in the room this one is over: the controller has a limit of its own.
+        is_over = kind == "joining" and session.record.get("connected")
+        limit = 0 if is_over else session.number(f"d_{kind}")
+        if session.state is state and limit and kind not in at:
             yield f"is {state} and has no deadline for that: its state was set by hand"
         elif session.is_live and session.state is not state and kind in at:
             yield f"is {session.state} and its deadline for {state} runs"

@@ -228,13 +228,14 @@ def test_only_what_lasts_is_a_difference() -> None:
 @pytest.mark.parametrize(
     ("state", "record", "words"),
     [
-        ("joining_room", {"d_joining": "15000", "t_session": "9"}, "has no deadline for that"),
+        ("joining_room", {"d_joining": "15000", "connected": ""}, "has no deadline for that"),
         ("running", {"t_joining": "9"}, "its deadline for joining_room runs"),
         ("running", {"t_starting": "9"}, "its deadline for starting_pipeline runs"),
         ("draining", {"d_draining": "30000"}, "has no deadline for that"),
         ("dancing", {}, "has the state 'dancing', which doesn't exist"),
         ("joining_room", {"d_joining": "15000", "t_joining": "9"}, ""),
         ("joining_room", {"d_joining": "0"}, ""),
+        ("joining_room", {"d_joining": "15000", "connected": "1", "t_controller": "9"}, ""),
         ("running", {"d_joining": "15000", "t_session": "9"}, ""),
     ],
 )
