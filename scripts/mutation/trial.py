@@ -44,6 +44,8 @@ _TESTS_OF_PIECE = {
 }
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[\S+\])?(?: - (.*))?$", re.MULTILINE)
 _BROKEN = ("ResponseError", "user_script", "Error compiling")
+_UNDECIDED = ("Flaky", "_WrappedBaseException", "Timeout (>")
+"""A test that ran out of time, or in which Hypothesis met that, proves nothing about a mutant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,4 +141,7 @@ class Bench:
         failed = _FAILED.search(done.stdout)
         if done.returncode != 1 or failed is None:
             raise SuiteUnusable(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}")
-        return failed[1], failed[2] or ""
+        why = failed[2] or ""
+        if any(word in why for word in _UNDECIDED):
+            raise SuiteUnusable(f"{failed[1]} proves nothing, it wasn't done in time: {why}")
+        return failed[1], why

@@ -269,6 +269,12 @@ class Fleet(RuleBasedStateMachine):
         known = (node, admin, move_in_ms, order["order"], order["replaces"])
         self.act("set_node_admin", *known, **order)
 
+    def limit(self, node: str, capacity: int | None, **told: Any) -> None:
+        order: dict[str, Any] = self.sides.world.limit(
+            node, "" if capacity is None else capacity, **told
+        )
+        self.act("set_node_capacity", node, capacity, order["order"], order["replaces"], **order)
+
     # The end.
 
     def teardown(self) -> None:
@@ -279,6 +285,7 @@ class Fleet(RuleBasedStateMachine):
         """Faults end, who still runs serves on: nothing hangs, and nobody waits without need."""
         for process in self.running():
             self.order(process.node, "open", None)
+            self.limit(process.node, None)
             process.capacity, process.draining = max(process.capacity, 1), False
         for _ in range(SETTLED_AFTER_BEATS):
             self.sides.world.now_ms += 2_000

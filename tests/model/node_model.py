@@ -158,9 +158,10 @@ class NodeModel(PoolModel):
         followed = []
         for name, epoch in listed:
             s = self.sessions.get(name)
+            now = epoch if s is None else s.epoch
             is_old = s is not None and s.node == nid and s.rebased == epoch
-            is_old = is_old and (name, epoch) not in known and (name, s.epoch) in known
-            followed.append((name, s.epoch if s is not None and is_old else epoch))
+            is_old = is_old and (name, epoch) not in known and (name, now) in known
+            followed.append((name, now if is_old else epoch))
         return followed
 
     def claim(self, name: str, epoch: int) -> str:
@@ -278,6 +279,20 @@ class NodeModel(PoolModel):
         if n.order != order:
             n.admin, n.order = admin, order
             n.move_at = None if move_in_ms is None else self.rt + move_in_ms
+            self.refresh(nid)
+        held = str(n.used)
+        self.dispatch()
+        return ("set", held)
+
+    def set_node_capacity(self, nid: str, capacity: int | None, order: str, replaces: str) -> Reply:
+        n = self.nodes.get(nid)
+        if n is None:
+            return ("gone",)
+        if n.order not in (order, replaces):
+            return ("changed",)
+        self.keep()
+        if n.order != order:
+            n.limit, n.order = capacity, order
             self.refresh(nid)
         held = str(n.used)
         self.dispatch()

@@ -76,6 +76,8 @@ class Node:
     """The run of the server in which it beat last."""
     draining: bool = False
     admin: str = "open"
+    limit: int | None = None
+    """How many the operator allows it; None: as many as it says."""
     order: str = ""
     """The operator's last one."""
     move_at: int | None = None
@@ -84,6 +86,10 @@ class Node:
     @property
     def used(self) -> int:
         return len(self.slots) + self.strangers
+
+    @property
+    def allowed(self) -> int:
+        return self.capacity if self.limit is None else min(self.capacity, self.limit)
 
 
 class PoolModel:
@@ -154,13 +160,13 @@ class PoolModel:
         n = self.nodes[nid]
         fit = n.lease is not None and n.lease > self.rt and n.state in ("idle", "busy")
         is_open = n.admin == "open" and not n.draining and n.gen == self.gen
-        return fit and is_open and n.media_ok and n.capacity > 0
+        return fit and is_open and n.media_ok and n.allowed > 0
 
     def refresh(self, nid: str) -> None:
         n = self.nodes[nid]
         self.free.pop(nid, None)
-        if self.serves(nid) and n.rest <= self.rt and n.used < n.capacity:
-            self.free[nid] = n.used / n.capacity
+        if self.serves(nid) and n.rest <= self.rt and n.used < n.allowed:
+            self.free[nid] = n.used / n.allowed
 
     def recent(self, entries: list[tuple[int, T]]) -> list[tuple[int, T]]:
         return [entry for entry in entries if entry[0] > self.rt // 1000 - WINDOW_S]

@@ -128,7 +128,7 @@ class ScriptModel(NodeModel):
         n = self.nodes[nid]
         n.capacity, n.media_ok = capacity, why != "media_lost"
         weight = 0
-        if why == "service_lost":
+        if why in ("service_lost", "gpu_lost"):
             weight = self._service_lost(nid, name, is_down=capacity == 0)
         elif why == "join_failed":
             self.strike(nid)

@@ -174,7 +174,14 @@ class Admission(Fleet):
     @rule(
         which=any_one,
         why=st.sampled_from(
-            ["node_shutdown", "node_drained", "join_failed", "service_lost", "media_lost"]
+            [
+                "node_shutdown",
+                "node_drained",
+                "join_failed",
+                "service_lost",
+                "gpu_lost",
+                "media_lost",
+            ]
         ),
         capacity=st.integers(min_value=0, max_value=2),
     )
@@ -227,6 +234,11 @@ class Admission(Fleet):
         """An operator closes a node to newcomers, or opens it; its sessions may have to move."""
         looked_at = {"replaces": "order-0"} if is_late else {}
         self.order(node, admin, move_in_ms if admin == "draining" else None, **looked_at)
+
+    @rule(node=nodes, capacity=st.sampled_from([None, 0, 1, 1, 2]), is_late=st.booleans())
+    def set_limit(self, node: str, capacity: int | None, is_late: bool) -> None:
+        """An operator allows a node fewer sessions than it offers, or all of them again."""
+        self.limit(node, capacity, **({"replaces": "order-0"} if is_late else {}))
 
     @precondition(lambda self: self.processes)
     @rule(
@@ -360,7 +372,7 @@ def lived(process: Process) -> dict[str, Any]:
     return {"node_id": process.node, "incarnation": process.inc}
 
 
-@pytest.mark.timeout(3600 if _ASKED_FOR else 120)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("redis_flavour", FLAVOURS)
 def test_scripts_and_model_agree(raw_redis: RawRedis) -> None:
     """After every step, in every order that the search finds."""
