@@ -118,14 +118,15 @@ def finished_of(pools: tuple[PoolNumbers, ...]) -> dict[str, float]:
 
 def _fps_of(plays: Mapping[str, Mapping[str, float]]) -> dict[str, float | None]:
     """Add up what nodes say: frames per second in all, of a session, of the slowest one."""
-    rates = [(one["playing"], one.get("fps", 0.0)) for one in plays.values() if one.get("playing")]
+    playing_ones = [one for one in plays.values() if one.get("playing")]
+    rates = [(one["playing"], one.get("fps") or 0.0) for one in playing_ones]
     playing = sum(count for count, _ in rates)
     aggregate = round(sum(count * fps for count, fps in rates), 1)
     return {
         "aggregate": aggregate,
         "per_active_session_mean": round(aggregate / playing, 2) if playing else None,
         "per_active_session_min": min(
-            (one["fps_min"] for one in plays.values() if "fps_min" in one), default=None
+            (one["fps_min"] for one in plays.values() if one.get("fps_min")), default=None
         ),
     }
 

@@ -106,7 +106,7 @@ def read_gpus(text: str) -> GpuFacts | None:
         return GpuFacts(
             gpus=tuple(_gpu(row) for row in told["gpus"]), unknown_s=int(told.get("unknown_s", 0))
         )
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
 
 

@@ -46,7 +46,7 @@ def read_play(text: str) -> PlayFacts | None:
             lease_waiting=None if (line := told.get("lease_waiting")) is None else int(line),
             **{name: float(told[name]) for name in _SHARES if told.get(name) is not None},
         )
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 

@@ -118,8 +118,8 @@ def _read(key_id: str, record: object) -> ApiKey | None:
             digest=told["digest"],
             created_at_ms=int(told["created"]),
         )
-    except (ValueError, TypeError, KeyError):
-        return None
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None  # somebody else wrote it
 
 
 def _pairs(reply: object) -> list[tuple[object, object]]:

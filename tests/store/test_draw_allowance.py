@@ -37,6 +37,15 @@ def test_a_clock_that_is_put_back_gives_nothing(world: World) -> None:
     assert world.run("draw_allowance", **HOLDER, wanted=1)[0] == "dry"
 
 
+def test_an_empty_bucket_fills_from_a_clock_that_was_put_back(world: World) -> None:
+    """Whoever comes back after what he was told gets something, an hour's step or not."""
+    world.run("draw_allowance", **HOLDER, wanted=10)
+    world.now_ms -= 3_600_000
+    assert world.run("draw_allowance", **HOLDER, wanted=1) == ("dry", ["500"])
+    world.now_ms += 500
+    assert world.run("draw_allowance", **HOLDER, wanted=1) == ("drawn", ["1"])
+
+
 def test_holders_don_t_share_and_a_bucket_goes_when_it_is_full(
     world: World, raw_redis: RawRedis
 ) -> None:

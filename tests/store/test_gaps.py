@@ -232,3 +232,53 @@ def test_a_fresh_process_begins_without_idle_slots(world: World) -> None:
     assert world.fact("n:n1", "vacant") == ""
     play(world, "a")
     assert counted(world, "idle") == NEVER
+
+
+def test_a_loss_that_was_credited_is_as_long_as_any(world: World) -> None:
+    """The user's limit has those seconds back; nothing was seen in them all the same."""
+    world.add_node("n1")
+    play(world, "a")
+    world.add_node("n2")
+    let_pass(world, 90, "n1", "n2")
+    assert world.run("credit_session", **world.owner("a"), lost_ms=28_000)[0] == "credited"
+    lost = world.giving("a", "media_lost", unplayed_ms=30_000, media_ok=0)
+    assert world.run("give_back", **lost)[0] == "returned"
+    play(world, "a")
+    assert counted(world, "recovery") == (1, 30)
+
+
+def test_a_slot_that_an_operator_withholds_is_no_gap(world: World) -> None:
+    """Somebody waits, but it isn't there to be had."""
+    world.add_node("n1", capacity=2)
+    play(world, "a")
+    play(world, "b")
+    world.run("set_node_capacity", **world.limit("n1", 1))
+    world.open("c", d_queued=0)
+    world.pass_time(1)
+    assert world.run("end_session", **world.owner("a"), **DONE)[0] == "ended"
+    let_pass(world, 600, "n1")
+    world.run("set_node_capacity", **world.limit("n1", 2))
+    assert world.state("c") == "assigned n1"
+    play(world, "c")
+    assert counted(world, "idle") == NEVER
+
+
+def test_a_loss_that_was_over_does_not_come_back_with_its_session(world: World) -> None:
+    """The server's log ends between the loss and the first frame on the next node."""
+    world.add_node("n1")
+    play(world, "a")
+    world.pass_time(60)
+    world.beat("n1")
+    world.kill("n1")
+    remembered = world.raw.hgetall(f"gr:{{default}}:s:{sid('a')}")
+    assert "lost" in remembered
+    world.add_node("n2")
+    play(world, "a")
+    bundle, epoch = world.bundle("a"), world.epoch("a")
+    world.raw.delete(f"gr:{{default}}:s:{sid('a')}", "gr:{default}:ns:n2")
+    for field, value in remembered.items():
+        world.raw.hset(f"gr:{{default}}:s:{sid('a')}", field, value)
+    world.restart()
+    world.beat("n2")
+    assert world.run("adopt_session", **world.claim("n2", "a", epoch, bundle))[0] == "adopted"
+    assert world.fact(f"s:{sid('a')}", "lost") == ""

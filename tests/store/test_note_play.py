@@ -59,3 +59,12 @@ def test_what_is_told_is_read_as_far_as_it_is_known() -> None:
     for text in ("", "{", "[]", '{"playing":"x"}', '{"fps":3}'):
         assert read_play(text) is None
     assert play_text(PlayFacts()) == ""
+
+
+def test_a_fresh_process_has_not_played_yet(world: World) -> None:
+    """What the one before it told would stand there until this one plays."""
+    life = world.add_node()
+    world.run("note_play", node_id="n1", incarnation=life.incarnation, play=PLAY)
+    world.kill("n1")
+    world.add_node("n1", boot_id="fresh")
+    assert world.fact("n:n1", "play") == ""

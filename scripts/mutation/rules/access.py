@@ -6,6 +6,13 @@ from scripts.mutation.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="allowance waits for a clock that was put back",
+        file="draw_allowance",
+        piece="if drawn > 0 or is_put_back then",
+        instead="if drawn > 0 then",
+        harm="A key is refused until the clock is where it was.",
+    ),
+    Mutant(
         name="a key's id given twice",
         file="add_key",
         piece="if known then return {'taken'} end",

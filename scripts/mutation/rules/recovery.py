@@ -120,8 +120,8 @@ MUTANTS = (
     Mutant(
         name="seconds before the give-back charged",
         file="give_back",
-        piece="rt - math.max(0, tonumber(unplayed_ms) - ahead)",
-        instead="rt",
+        piece="rt - uncredited, false",
+        instead="rt, false",
         harm="Half a minute without a room is taken off the user's limit.",
     ),
     Mutant(
@@ -141,8 +141,8 @@ MUTANTS = (
     Mutant(
         name="a failed start charged",
         file="include/ending",
-        piece="if s[1] ~= 'running' and s[9] then served_until = number(s[9]) end",
-        instead="",
+        piece="s[1] ~= 'running' and s[9] and at_least or math.max(lost_at, at_least)",
+        instead="math.max(lost_at, at_least)",
         harm="Two minutes in which a world didn't start are taken off the user's limit.",
     ),
     Mutant(

@@ -31,6 +31,7 @@ local is_ending = known[1] == 'draining'
 redis.call('HSET', record, 'state', is_ending and 'draining' or state, 'node', node_id, 'epoch', epoch,
   'acked', stamp)
 redis.call('HDEL', record, 'connected', 'controller', 'participants')   -- its next beat says it anew
+if kept.record.first_frame_epoch == epoch then redis.call('HDEL', record, 'lost', 'handed') end   -- over, and counted
 local s = redis.call('HMGET', record, 'd_joining', 'd_starting', 'left')
 local deadlines = {queued = false, assigned = false, joining = false, starting = false, session = false,
   controller = false, room_empty = false}

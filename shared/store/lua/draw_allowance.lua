@@ -13,11 +13,14 @@ local bucket = key('rate', holder_hash)
 local rate, full = tonumber(per_1000_s), tonumber(most)           -- rate: millionths a millisecond
 local kept = redis.call('GET', bucket)
 local level, at = string.match(kept or '', '^(%d+) (%d+)$')
-local passed_ms = math.max(now - number(at), 0)                   -- the clock may have been put back
+local is_put_back = number(at) > now                              -- then what flows in counts from here on
+local passed_ms = math.max(now - number(at), 0)
 level = math.min(full * 1000000, (level and number(level) or full * 1000000) + passed_ms * rate)
 local drawn = math.min(tonumber(wanted), math.floor(level / 1000000))
-if drawn < 1 then return {'dry', text(math.ceil((1000000 - level) / rate))} end
 level = level - drawn * 1000000
 local until_full_ms = math.ceil((full * 1000000 - level) / rate)
-redis.call('SET', bucket, text(level) .. ' ' .. text(now), 'PX', text(until_full_ms))
+if drawn > 0 or is_put_back then
+  redis.call('SET', bucket, text(level) .. ' ' .. text(now), 'PX', text(until_full_ms))
+end
+if drawn < 1 then return {'dry', text(math.ceil((1000000 - level) / rate))} end
 return {'drawn', text(drawn)}

@@ -39,7 +39,8 @@ else
   weight = failure_weight(sid, node_id)
 end
 local ahead = math.max(0, number(redis.call('HGET', key('s', sid), 'credited')) - tonumber(earlier_ms))
-local outcome = return_to_line(sid, why, weight, rt - math.max(0, tonumber(unplayed_ms) - ahead), false)
+local uncredited = math.max(0, tonumber(unplayed_ms) - ahead)
+local outcome = return_to_line(sid, why, weight, rt - uncredited, false, tonumber(unplayed_ms) - uncredited)
 -- It goes on before its node has cleaned up, and is listed there until then: no slot is free yet.
 if why == 'node_drained' then
   redis.call('HINCRBY', key('n', node_id), 'strangers', 1)

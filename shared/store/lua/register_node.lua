@@ -73,7 +73,7 @@ redis.call('HSET', record, 'boot', boot_id, 'inc', inc, 'state', state, 'capacit
   'session_capacity', session_capacity, 'options', options, 'stamp', 0, 'ttl', ttl_ms,
   'beat', rt, 'registered', now, 'gen', redis.call('HGET', CTR, 'gen'),
   'strangers', strangers)
-if number(previous) == 0 then redis.call('HDEL', record, 'vacant') end   -- a fresh process: nobody waited for it here
+if number(previous) == 0 then redis.call('HDEL', record, 'vacant', 'play') end   -- a fresh process: not yet played on
 redis.call('PERSIST', record)
 redis.call('ZADD', key('nodes'), rt + tonumber(ttl_ms), nid)
 if number(previous) == 0 then clear_strikes(nid) else refresh_free(nid) end

@@ -25,6 +25,7 @@ if not is_repeat then
     redis.call('HDEL', record, 'admin_capacity')
   else
     redis.call('HSET', record, 'admin_capacity', capacity)
+    redis.call('HDEL', record, 'vacant')          -- what was empty by then may stay so
   end
   if text(n[2]) ~= capacity then
     redis.call('XADD', key('ev'), 'MAXLEN', '~', EVENTS_KEPT, '*', 'what', 'node_capacity', 'node', node_id,

@@ -56,10 +56,9 @@ local function drain(sid, reason)
 end
 
 -- Back to the line with the old ticket and a new epoch, or to its end if it has come back too often
--- or was ending anyway. lost_at: registry time when it stopped being served; its limit is paused
--- from then on, and from its assignment on if it never ran. Returns 'returned' or 'ended', and the new epoch
--- or the reason.
-local function return_to_line(sid, why, weight, lost_at, quarantine)
+-- or was ending anyway. lost_at: registry time from which on its limit is paused, if it ever ran; unseen_ms: for
+-- how long before that nothing was seen of it. Returns 'returned' or 'ended', and the new epoch or the reason.
+local function return_to_line(sid, why, weight, lost_at, quarantine, unseen_ms)
   local record = key('s', sid)
   local s = redis.call('HMGET', record, 'state', 'node', 'epoch', 'ticket', 'counts', 'd_queued', 't_session',
     'left', 'assigned_rt', 'attempt')
@@ -71,12 +70,13 @@ local function return_to_line(sid, why, weight, lost_at, quarantine)
   if count >= COUNT_LIMIT then
     return 'ended', finish(sid, ENDS_AS[why] or 'recovery_limit', nil, quarantine)
   end
-  local served_until = math.max(lost_at, number(s[9]))
-  if s[1] ~= 'running' and s[9] then served_until = number(s[9]) end
+  local at_least = number(s[9])
+  local served_until = s[1] ~= 'running' and s[9] and at_least or math.max(lost_at, at_least)
   local left = s[7] and math.max(tonumber(s[7]) - served_until, 0) or s[8]
   free_slot(text(s[2]), sid, text(s[3]), quarantine)
-  note_vacancy(text(s[2]), sid, served_until)
-  note_loss(sid, served_until, why)
+  local seen_until = math.max(served_until - (unseen_ms or 0), at_least)
+  note_vacancy(text(s[2]), sid, seen_until)
+  note_loss(sid, seen_until, why)
   local epoch = next_number('epoch')
   local news = {'state', 'queued', 'node', '', 'avoid', s[2], 'epoch', epoch, 'back', why, 'queued_rt', rt,
     'attempt', number(s[10]) + 1}

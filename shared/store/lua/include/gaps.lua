@@ -7,9 +7,10 @@
 local VACANCIES_KEPT = 64
 
 local function vacancies(nid)
-  local n, kept = redis.call('HMGET', key('n', nid), 'vacant', 'admin', 'draining', 'inc'), {}
+  local n, kept = redis.call('HMGET', key('n', nid), 'vacant', 'admin', 'draining', 'inc', 'admin_capacity'), {}
   for since in string.gmatch(text(n[1]), '%d+') do kept[#kept + 1] = since end
-  return kept, n[4] and n[2] ~= 'draining' and n[3] ~= '1'
+  local is_withheld = n[5] and redis.call('ZCARD', key('ns', nid)) >= tonumber(n[5])
+  return kept, n[4] and n[2] ~= 'draining' and n[3] ~= '1' and not is_withheld
 end
 
 -- sid has left the slot, and saw the last of it at `since`: or when it began to end, or never.
