@@ -18,6 +18,7 @@ from enum import StrEnum
 from shared.errors import InvalidName
 
 _KEY = re.compile(r"grk_(?P<id>[a-z2-7]{8}|admin)_[A-Za-z0-9]{16,128}")
+_NAMED = re.compile(r"(?:grk_)?(?P<id>[a-z2-7]{8}|admin)(?:_.*)?", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,47}")
 
 
@@ -56,6 +57,12 @@ def new_key(key_id: str | None = None) -> str:
 def id_of(key: str) -> str | None:
     """Return the id that *key* names, None if it has not the form of a key."""
     match = _KEY.fullmatch(key)
+    return match["id"] if match else None
+
+
+def named_id(text: str) -> str | None:
+    """Return the id in *text*, which is an id or a key, perhaps cut short; None if it's neither."""
+    match = _NAMED.fullmatch(text.strip())
     return match["id"] if match else None
 
 

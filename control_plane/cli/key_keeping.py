@@ -24,6 +24,7 @@ from shared.access_keys import (
     check_key_name,
     digest_of,
     id_of,
+    named_id,
     new_key,
     scopes_of,
 )
@@ -92,8 +93,17 @@ def add(
 
 @keys.command("revoke")
 @takes(_FLAGS)
-def revoke(context: typer.Context, key_id: str, as_json: Json = False, *, given: Given) -> None:
+def revoke(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument(metavar="KEY_ID", help="Its id, or the whole key.")],
+    as_json: Json = False,
+    *,
+    given: Given,
+) -> None:
     """Take an API key away for good; within seconds no replica takes it any more."""
+    key_id = named_id(key)
+    if key_id is None:  # not repeated: it may be the secret of a key
+        raise StartupError("This is no id of an API key.", try_="greenroom keys")
     try:
         asked(
             _both(context, given),

@@ -56,6 +56,19 @@ async def test_mistakes_are_told(
     assert told.lines[1].startswith("Try: greenroom keys")
 
 
+async def test_a_whole_key_is_revoked_by_the_id_in_it(operator: Operator) -> None:
+    """Whoever found a key in the open pastes it; its secret is never repeated."""
+    made = (await operator.says("keys", "add", "ci", "--scope", "read", "--json")).json
+    told = await operator.says("keys", "revoke", made["key"])
+    assert told.text.startswith(f"The key {made['key_id']} is revoked")
+    again = await operator.says("keys", "revoke", made["key"])
+    assert again.lines[0] == f"There is no API key '{made['key_id']}'."
+    secret = made["key"].split("_")[2]
+    bare = await operator.says("keys", "revoke", secret)
+    assert (bare.status, bare.lines[0]) == (2, "This is no id of an API key.")
+    assert all(secret not in one.text for one in (told, again, bare))
+
+
 async def test_without_keys_the_list_says_how_to_make_one(operator: Operator) -> None:
     """An empty table would say nothing."""
     assert "keys add" in (await operator.says("keys")).text
