@@ -18,23 +18,27 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
 def moment_ms(text: str, *, now_ms: int) -> int:
-    """Return the moment as Unix milliseconds.
+    """Return the moment as Unix milliseconds; one before 1970, of which nothing is known, is 0.
 
     Raises:
         StartupError: It can't be read.
     """
+    return max(0, _read(text, now_ms))
+
+
+def _read(text: str, now_ms: int) -> int:
     told = text.strip()
     if told == "now":
         return now_ms
     if ago := _AGO.fullmatch(told):
-        return now_ms - round(float(ago[1]) * _UNIT_S[ago[2]] * 1000)
+        return now_ms - round(min(float(ago[1]) * _UNIT_S[ago[2]] * 1000, now_ms))
     if shown := _CLOCK.fullmatch(told):
         return _last_time(int(shown[1]), int(shown[2]), int(shown[3] or 0), now_ms)
     if re.fullmatch(r"\d{9,11}(\.\d+)?", told):
         return round(float(told) * 1000)
     try:
         return round(datetime.fromisoformat(told).astimezone().timestamp() * 1000)
-    except ValueError:
+    except (ValueError, OverflowError):  # the first or the last year, in some zones
         raise _unreadable(text) from None
 
 

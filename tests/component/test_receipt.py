@@ -138,3 +138,14 @@ async def test_a_trimmed_trail_is_said(
     told = await operator.says("receipt", "--verify", paper)
     assert told.status == 0
     assert "The trail had been trimmed" in " ".join(told.text.split())
+
+
+async def test_a_window_from_before_all_times_is_all_that_is_known(
+    registry: Registry, operator: Operator, filed: Filed
+) -> None:
+    """It is no mistake to ask for everything."""
+    (name,) = await open_sessions(registry, 1)
+    told = await operator.says("receipt", "--since", "99999999999h")
+    assert told.status == 0
+    assert name in told.text
+    assert (await operator.says("receipt", "--verify", filed(told.text))).status == 0

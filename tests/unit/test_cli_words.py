@@ -187,6 +187,12 @@ def test_a_date_and_unix_seconds() -> None:
     assert moment_ms("1800000000.5", now_ms=0) == NOW_MS + 500
 
 
+@pytest.mark.parametrize("text", ["99999999999h", "9" * 400 + "d", "1969-01-01T00:00"])
+def test_a_time_before_all_times_is_the_first_one(text: str) -> None:
+    """The registry's streams know none that is negative."""
+    assert moment_ms(text, now_ms=NOW_MS) == 0
+
+
 @pytest.mark.parametrize("text", ["soon", "10 parsecs", "25:00", "2027-13-01"])
 def test_an_unreadable_time_is_one_sentence(text: str) -> None:
     """With something to try."""
