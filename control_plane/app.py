@@ -97,7 +97,7 @@ class Replica:
         self.answers = self._answers()
         self.app: ASGIApp = Edge(
             self._api_with_short_cut(),
-            loopback_only=settings.on_loopback and self.access.is_open,
+            loopback_only=settings.on_loopback and self.access.is_open and not settings.no_auth,
             host=settings.host,
             allowed_origins=settings.allowed_origins,
         )

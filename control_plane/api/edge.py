@@ -2,7 +2,8 @@
 
 - Host: a replica that listens on loopback only answers to this machine's own names. Otherwise a
   page anywhere could point a DNS name of its own at 127.0.0.1 and read along. Nor does it answer
-  to whom a proxy on this machine lets in from elsewhere. With keys neither matters.
+  to whom a proxy on this machine lets in from elsewhere, if the proxy says so: one that says
+  nothing can't be told from this machine. With keys, or with --no-auth, neither matters.
 - Origin: a page of another origin may read nothing anyway (no CORS), but a browser would still send
   its POST or DELETE. What a browser says about the sender (Sec-Fetch-Site, else Origin against
   Host) decides; programs send neither and pass.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -32,6 +33,7 @@ _DISCARD_WITHIN_S = 10.0
 """How much of a refused body is read, and for how long."""
 
 _LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "[::1]"))
+_CALLERS_NAMED_BY = frozenset((b"x-forwarded-for", b"x-real-ip"))
 _HARMLESS_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _OWN_SENDERS = frozenset((b"same-origin", b"none"))
 _ALWAYS = [
@@ -75,6 +77,8 @@ class Edge:
         headers = dict(scope["headers"])
         body = _Body(headers, receive)
         try:
+            if self._hosts is not None:
+                _check_is_from_here(self._hosts, scope["headers"])
             self._check_sender(scope["method"], headers)
             receive = await body.within_limit()
         except GreenroomError as error:
@@ -86,16 +90,12 @@ class Edge:
         await self._app(scope, receive, send_with_headers)
 
     def _check_sender(self, method: str, headers: Mapping[bytes, bytes]) -> None:
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        if self._hosts is not None and host and _name_of(host) not in self._hosts:
-            raise ForeignHost
-        if self._hosts is not None and _is_from_elsewhere(headers.get(b"x-forwarded-for")):
-            raise ForeignCaller
         if method in _HARMLESS_METHODS:
             return
         sender, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
         if sender is None and origin is None:
             return
+        host = headers.get(b"host", b"").decode("latin-1").lower()
         named = (origin or b"").decode("latin-1")
         if named in self._origins or "*" in self._origins:
             return
@@ -104,15 +104,50 @@ class Edge:
             raise ForeignOrigin
 
 
-def _is_from_elsewhere(forwarded_for: bytes | None) -> bool:
-    """Whether a proxy says that it speaks for somebody on another machine, or says nonsense."""
-    if forwarded_for is None:
-        return False
+def _check_is_from_here(hosts: frozenset[str], headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse another machine's name, and whoever a proxy says that it speaks for elsewhere.
+
+    A name may come several times, and each line counts. So does nonsense, and a proxy that names
+    itself but nobody that it speaks for.
+    """
+    through_proxy = False
+    callers: list[str] = []
+    for name, value in headers:
+        text = value.decode("latin-1").lower()
+        if name == b"host":
+            if text and _name_of(text) not in hosts:
+                raise ForeignHost
+        elif name in _CALLERS_NAMED_BY:
+            callers += text.split(",")
+        elif name == b"forwarded":
+            callers += _callers_of(text)
+        elif name == b"via":
+            through_proxy = True
+    if (through_proxy and not callers) or not all(map(_is_here, callers)):
+        raise ForeignCaller
+
+
+def _callers_of(forwarded: str) -> Iterator[str]:
+    """Yield whom each proxy in a Forwarded header (RFC 7239) spoke for; "": it doesn't say."""
+    for element in forwarded.split(","):
+        pairs = (pair.partition("=") for pair in element.split(";"))
+        told = [value.strip().strip('"') for name, _, value in pairs if name.strip() == "for"]
+        yield from (_without_port(caller) for caller in told or [""])
+
+
+def _without_port(caller: str) -> str:
+    """Return the address in ``192.0.2.7:80``, ``[2001:db8::1]:80`` or without a port."""
+    if caller.startswith("["):
+        return caller[1:].partition("]")[0]
+    return caller.partition(":")[0]
+
+
+def _is_here(caller: str) -> bool:
+    """Whether this is an address of this machine's own; False for what is no address."""
     try:
-        callers = [ip_address(part.strip()) for part in forwarded_for.decode("latin-1").split(",")]
+        return ip_address(caller.strip()).is_loopback
     except ValueError:
-        return True
-    return not all(caller.is_loopback for caller in callers)
+        return False
 
 
 def _name_of(host: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.replica import SESSIONS, Client, assert_problem, served, settings_for
@@ -37,6 +38,17 @@ async def test_a_replica_for_others_answers_to_any_name(
         answer = await api.get(HEALTH, headers={"Host": "stage.example"})
 
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "stage.example"}, {"X-Forwarded-For": "192.0.2.7"}, {"Via": "1.1 proxy"}]
+)
+async def test_who_opens_a_replica_on_purpose_lets_a_proxy_in(
+    redis_url: str, room_service: RoomService, headers: dict[str, str]
+) -> None:
+    """With --no-auth also the one that listens on this machine alone does what it was told."""
+    async with served(settings_for(redis_url, room_service.url, no_auth=True)) as (_, api):
+        assert (await api.get(HEALTH, headers=headers)).status_code == 200
 
 
 OWN = "http://127.0.0.1:8088"
@@ -146,6 +158,30 @@ async def test_no_proxy_lets_others_into_an_open_replica(
     assert (await api.get(HEALTH, headers=headers)).status_code == status
     async with served(settings_for(redis_url, room_service.url, admin_key="k" * 32)) as (_, closed):
         assert (await closed.get(HEALTH, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([("Forwarded", "for=127.0.0.1;proto=http")], 200),
+        ([("Forwarded", 'For="[::1]:4711", for=127.0.0.1:80')], 200),
+        ([("Forwarded", "for=192.0.2.7")], 403),
+        ([("Forwarded", 'for=127.0.0.1, proto=https; for="[2001:db8::1]:4711"')], 403),
+        ([("Forwarded", "for=unknown")], 403),
+        ([("Forwarded", "proto=https")], 403),
+        ([("X-Real-IP", "127.0.0.1")], 200),
+        ([("X-Real-IP", "192.0.2.7")], 403),
+        ([("Via", "1.1 proxy")], 403),
+        ([("Via", "1.1 proxy"), ("X-Forwarded-For", "127.0.0.1")], 200),
+        ([("X-Forwarded-For", "192.0.2.7"), ("X-Forwarded-For", "127.0.0.1")], 403),
+        ([("X-Real-IP", "192.0.2.7"), ("X-Forwarded-For", "127.0.0.1")], 403),
+    ],
+)
+async def test_a_proxy_is_heard_whichever_way_it_tells_of_others(
+    api: Client, lines: list[tuple[str, str]], status: int
+) -> None:
+    """The standard's header, nginx's, its own name; and each line of them."""
+    assert (await api.get(HEALTH, headers=httpx.Headers(lines))).status_code == status
 
 
 async def test_answers_are_never_cached_or_sniffed(api: Client) -> None:
