@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gpu_node.gpu_groups import parse_gpu_map
 from gpu_node.services.validation import Level
-from shared.errors import InvalidName
+from shared.errors import InvalidName, StartupError
 from shared.ids import check_node_id, new_node_id
 from shared.nvml import gpus_in_this_machine
 from shared.settings import (
@@ -37,7 +37,7 @@ class NodeSettings(SharedSettings):
         description="Python file with get_service(); left out: the demo world.",
     )
     node_id: str = Field(
-        default_factory=lambda data: kept(Path(data["data_dir"]), "node-id", new_node_id),
+        default_factory=lambda data: _kept_node_id(Path(data["data_dir"])),
         description="Name of the node; made once and kept in the data folder if left out.",
     )
     worker_mode: Literal["in-process", "process"] = Field(
@@ -211,6 +211,17 @@ class NodeSettings(SharedSettings):
                 "GREENROOM_SILENCE_MARGIN_S)"
             )
         return self
+
+
+def _kept_node_id(data_dir: Path) -> str:
+    name = kept(data_dir, "node-id", new_node_id)
+    try:
+        return check_node_id(name)
+    except InvalidName as error:
+        raise StartupError(
+            f"The file {data_dir / 'node-id'} keeps no valid name: {error}",
+            try_="put the right name back, or delete the file to have a new one made",
+        ) from None
 
 
 def remove_proxy_variables() -> None:

@@ -180,3 +180,11 @@ def test_a_kept_file_that_is_no_text_is_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(StartupError, match=rf"{name} holds something else") as refused:
         load(NodeSettings, **KEYS, data_dir=tmp_path)
     assert "delete it" in str(refused.value.try_)
+
+
+@pytest.mark.parametrize("content", ["A B", "", "x" * 49])
+def test_a_kept_node_id_that_cannot_be_one_is_told(tmp_path: Path, content: str) -> None:
+    """As one that is given; the registry would meet it in its keys."""
+    (tmp_path / "node-id").write_text(content)
+    with pytest.raises(StartupError, match=r"node-id keeps no valid name: .* no valid node id"):
+        load(NodeSettings, **KEYS, data_dir=tmp_path)
