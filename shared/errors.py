@@ -234,7 +234,8 @@ class NodeChanged(Conflict):
 
     def __init__(self, *, node_id: str) -> None:
         super().__init__(
-            f"Somebody else has just given an order for {node_id[:64]!r}: look again before yours."
+            f"The version that this order names isn't the present one of {node_id[:64]!r}; perhaps "
+            "somebody else has just given an order: look again before yours."
         )
 
 

@@ -125,7 +125,9 @@ async def test_an_order_on_an_older_sight_is_refused(
     """Two operators: whoever comes second looks again first."""
     await begin_node()
     assert (await order(api, "drain")).status_code == 200
-    assert_problem(await order(api, what, version="", capacity=1), 409, "node_changed")
+    refused = await order(api, what, version="", capacity=1)
+    detail = assert_problem(refused, 409, "node_changed")["message"]
+    assert "version that this order names isn't the present one of 'node-a'" in str(detail)
 
 
 @pytest.mark.parametrize(
