@@ -44,7 +44,7 @@ def audit_command(
     if as_json:
         show_json(_json(audited))
     else:
-        _show(audited)
+        _show(audited, own)
     if audited.differences:
         raise typer.Exit(1)
 
@@ -68,9 +68,7 @@ async def _audit(
 
 def _rooms(own: OperatorSettings) -> RoomAdmin | None:
     """Return the way to the rooms: what was named, else what runs with the data folder."""
-    kept = own.data_dir / "deployment-id"
-    deployment_id = own.deployment_id or (read_kept(kept) if kept.is_file() else "")
-    if not deployment_id:
+    if not (deployment_id := _deployment_id(own)):
         return None
     if own.livekit_url:
         secret = own.livekit_api_secret.get_secret_value()
@@ -81,7 +79,22 @@ def _rooms(own: OperatorSettings) -> RoomAdmin | None:
     return RoomAdmin(running.url, running.api_key, running.api_secret, deployment_id)
 
 
-def _show(audited: Audited) -> None:
+def _deployment_id(own: OperatorSettings) -> str:
+    kept = own.data_dir / "deployment-id"
+    return own.deployment_id or (read_kept(kept) if kept.is_file() else "")
+
+
+def _wanting(own: OperatorSettings) -> str:
+    """Return what must be named so that rooms can be compared."""
+    wanting = []
+    if not (own.livekit_url or running_livekit(own.data_dir)):
+        wanting.append("the media server with --livekit-url")
+    if not _deployment_id(own):
+        wanting.append("whose rooms are meant with --deployment-id")
+    return " and ".join(wanting)
+
+
+def _show(audited: Audited, own: OperatorSettings) -> None:
     compared = [
         people(audited.sessions, "live session", "live sessions"),
         people(audited.nodes, "node", "nodes"),
@@ -91,7 +104,7 @@ def _show(audited: Audited) -> None:
         compared.append(people(audited.rooms, "room", "rooms"))
     typer.echo(f"Pool {audited.pool}: compared {', '.join(compared)}")
     if audited.rooms is None:
-        typer.echo("Rooms weren't compared: name the media server with --livekit-url.")
+        typer.echo(f"Rooms weren't compared: name {_wanting(own)}.")
     if not audited.differences:
         typer.echo("Nothing differs.")
         return

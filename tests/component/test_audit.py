@@ -72,6 +72,27 @@ async def test_a_deployment_id_that_is_no_text_is_told(operator: Operator, tmp_p
     assert "deployment-id holds something else" in told.lines[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "wanting"),
+    [
+        ((), "the media server with --livekit-url and whose rooms are meant with --deployment-id"),
+        (("--deployment-id", "d"), "the media server with --livekit-url"),
+        (
+            ("--livekit-url", "ws://127.0.0.1:1", "--livekit-api-key", API_KEY)
+            + ("--livekit-api-secret", API_SECRET),
+            "whose rooms are meant with --deployment-id",
+        ),
+    ],
+)
+async def test_what_is_wanting_to_compare_rooms_is_told(
+    registry: Registry, operator: Operator, given: tuple[str, ...], wanting: str
+) -> None:
+    """And nothing that was named."""
+    await open_sessions(registry, 1)
+    told = await operator.says("audit", *given, "--again-after", "0")
+    assert told.lines[1] == f"Rooms weren't compared: name {wanting}."
+
+
 PLANTS: dict[str, tuple[Plant, str, str]] = {
     "somebody waits and stands nowhere": (
         lambda raw, p, on: raw.zrem(f"{p}q", on.waiting), "place", "waiting"),
