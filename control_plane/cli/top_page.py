@@ -19,10 +19,10 @@ from shared.facts import PoolFacts
 from shared.states import NodeState
 
 _NODE_WORDS = {
-    NodeState.BUSY: (Tone.LIVE, "serve"),
-    NodeState.IDLE: (Tone.LIVE, "are idle"),
-    NodeState.LOADING: (Tone.STARTING, "are loading"),
-    NodeState.ERROR: (Tone.ATTENTION, "are in error"),
+    NodeState.BUSY: (Tone.LIVE, "serves", "serve"),
+    NodeState.IDLE: (Tone.LIVE, "is idle", "are idle"),
+    NodeState.LOADING: (Tone.STARTING, "is loading", "are loading"),
+    NodeState.ERROR: (Tone.ATTENTION, "is in error", "are in error"),
 }
 _DURATIONS = (
     ("queue_wait", "in line until the first slot"),
@@ -93,8 +93,8 @@ def _heads(now: Look) -> Iterator[str]:
     if numbers.quarantined:
         slots += f", {Tone.ATTENTION} {numbers.quarantined} not confirmed as empty"
     states = [
-        f"{tone} {count} {word}"
-        for state, (tone, word) in _NODE_WORDS.items()
+        f"{tone} {people(count, one, many)}"
+        for state, (tone, one, many) in _NODE_WORDS.items()
         if (count := numbers.nodes[state])
     ]
     yield f"{slots}; nodes: {', '.join(states) or 'none'}"

@@ -124,6 +124,12 @@ async def test_an_empty_pool_is_told_too(registry: Registry, operator: Operator)
     assert told.lines[1] == "0 of 0 slots taken; nodes: none"
 
 
+async def test_one_node_is_told_as_one(operator: Operator, begin_node: BeginNode) -> None:
+    """Not as several."""
+    await begin_node()
+    assert (await operator.says("top", "--once")).lines[1].endswith("nodes: ● 1 is idle")
+
+
 async def test_more_nodes_than_may_be_shown_are_counted(
     registry: Registry, operator: Operator, begin_node: BeginNode
 ) -> None:
