@@ -74,6 +74,7 @@ class InvalidName(InvalidRequest):
 
     def __init__(self, *, what: str, name: str, allowed: str) -> None:
         super().__init__(f"{name[:80]!r} is no valid {what}: use {allowed}.")
+        self.what = what
 
 
 class UnknownPool(InvalidRequest):

@@ -32,14 +32,23 @@ REGISTRY_FLAGS = tuple(
     flag for flag in SHARED_FLAGS if flag.field in {"data_dir", "redis_url", "pool"}
 )
 
+_KEPT_BY_OTHERS = ("lock", "deployment-id", "node-id")
+"""What an all-in-one, a replica or a node leaves in its data folder."""
+
 
 def registry_url(own: OperatorSettings) -> str:
     """Return the address of the registry.
 
     Raises:
-        StartupError: None was named, and the data folder never had one.
+        StartupError: None was named, and the data folder never had one of its own.
     """
     url = own.redis_url or running_url(own.data_dir)
+    if url is None and any((own.data_dir / name).exists() for name in _KEPT_BY_OTHERS):
+        raise StartupError(
+            f"The data folder {own.data_dir} keeps no Redis: what was started with it uses one "
+            "that is elsewhere.",
+            try_="the same with --redis-url, as it was given there",
+        )
     if url is None:
         raise StartupError(
             f"Nothing has been started with the data folder {own.data_dir} yet.",
@@ -95,7 +104,7 @@ def told() -> Iterator[None]:
         with refusals_told():
             yield
     except StoreUnavailable as error:
-        elsewhere = "greenroom ps --redis-url redis://HOST:6379/0"
+        elsewhere = "the same with --redis-url redis://HOST:6379/0"
         raise StartupError(
             str(error).replace("; try again", ""),
             try_="see who else writes to this Redis" if error.damaged else elsewhere,
@@ -105,4 +114,5 @@ def told() -> Iterator[None]:
     except UnknownNode as error:
         raise StartupError(str(error), try_="greenroom nodes") from error
     except InvalidName as error:
-        raise StartupError(str(error), try_="greenroom ps") from error
+        names = "greenroom nodes" if error.what == "node id" else "greenroom ps"
+        raise StartupError(str(error), try_=names) from error

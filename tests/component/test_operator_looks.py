@@ -235,13 +235,14 @@ async def test_a_mistake_is_one_sentence_and_one_thing_to_try(
     assert hint.startswith(f"Try: {advice}")
 
 
-async def test_a_registry_that_is_out_is_told(operator: Operator) -> None:
+@pytest.mark.parametrize("command", ["ps", "keys"])
+async def test_a_registry_that_is_out_is_told(command: str) -> None:
     """And where else to look."""
     away = Operator("redis://127.0.0.1:1/0")
-    told = await away.says("ps")
+    told = await away.says(command)
     assert told.status == 2
     assert told.lines[0] == "The registry can't be reached (no connection)."
-    assert told.lines[1] == "Try: greenroom ps --redis-url redis://HOST:6379/0"
+    assert told.lines[1] == "Try: the same with --redis-url redis://HOST:6379/0"
 
 
 async def test_a_data_folder_without_a_registry_is_told(tmp_path: Path) -> None:
@@ -249,6 +250,16 @@ async def test_a_data_folder_without_a_registry_is_told(tmp_path: Path) -> None:
     told = await Operator("", GREENROOM_DATA_DIR=str(tmp_path)).says("nodes")
     assert told.status == 2
     assert "Nothing has been started with the data folder" in told.lines[0]
+
+
+@pytest.mark.parametrize("kept", ["lock", "deployment-id", "node-id"])
+async def test_a_data_folder_whose_registry_is_elsewhere_is_told(tmp_path: Path, kept: str) -> None:
+    """Something was started there, with a Redis that was named then."""
+    (tmp_path / kept).touch()
+    told = await Operator("", GREENROOM_DATA_DIR=str(tmp_path)).says("nodes")
+    assert told.status == 2
+    assert "keeps no Redis" in told.lines[0]
+    assert told.lines[1].startswith("Try: the same with --redis-url")
 
 
 async def test_events_shows_the_last_ones(
