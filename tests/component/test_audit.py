@@ -25,6 +25,7 @@ from tests.support.room_service import RoomService
 
 AT_ONCE = ("audit", "--json", "--again-after", "0")
 GHOST = "default-" + "x" * 26
+LIVEKIT_KEYS = ("--livekit-api-key", API_KEY, "--livekit-api-secret", API_SECRET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +79,7 @@ async def test_a_deployment_id_that_is_no_text_is_told(operator: Operator, tmp_p
         ((), "the media server with --livekit-url and whose rooms are meant with --deployment-id"),
         (("--deployment-id", "d"), "the media server with --livekit-url"),
         (
-            ("--livekit-url", "ws://127.0.0.1:1", "--livekit-api-key", API_KEY)
-            + ("--livekit-api-secret", API_SECRET),
+            ("--livekit-url", "ws://127.0.0.1:1", *LIVEKIT_KEYS),
             "whose rooms are meant with --deployment-id",
         ),
     ],
