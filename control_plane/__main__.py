@@ -136,7 +136,8 @@ class _Server(uvicorn.Server):
         # For whoever started this process with port 0 and waits for the line.
         sys.stdout.write(f"listening on {self._address}\n")
         sys.stdout.flush()
-        _log.info("replica_started", address=self._address)
+        is_open = self._replica.access.is_open
+        _log.info("replica_started", address=self._address, access="open" if is_open else "closed")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig == signal.SIGINT or self.should_exit:

@@ -59,7 +59,9 @@ def admin_key_of(settings: ReplicaSettings) -> AdminKey | None:
     value = kept(settings.data_dir, FILE, make)
     if len(value) < LEAST_CHARS:
         raise StartupError(
-            f"The admin key in {file} is cut short.", try_="delete the file, then start again"
+            f"The admin key in {file} is cut short.",
+            try_="give a key with --admin-key; if you delete the file instead, a replica on "
+            "loopback is open from then on, and any other one makes a new key",
         )
     return AdminKey(value=value, file=file, is_new=value in made)
 

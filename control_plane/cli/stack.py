@@ -53,6 +53,8 @@ class Stack:
     """Must be ready before the others start."""
     then: tuple[ChildSpec, ...]
     address: str
+    is_open: bool
+    """Its replica asks nobody for a key."""
     usable: Probe
     """True once a session could be served."""
     log_dir: Path
@@ -87,7 +89,6 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
             values["livekit_api_key"] = livekit.api_key
             values["livekit_api_secret"] = livekit.api_secret
         settings = load(ReplicaSettings, **_only(values, ReplicaSettings))
-        _tell_admin_key(settings, say)
         host = _EVERYWHERE.get(settings.host, settings.host)
         listen(settings.host, settings.port).close()  # no server of somebody else may answer there
         values["port"] = settings.port or free_port(host=host)
@@ -102,17 +103,22 @@ def planned(given: Given, *, pipe_path: Path | None, say: Callable[[str], None])
             first=tuple(first),
             then=tuple(then),
             address=address,
+            is_open=_tell_admin_key(settings, say),
             usable=http_ok(values["port"], "/v1/service/ready", host=host),
             log_dir=data_dir / "logs",
         )
 
 
-def _tell_admin_key(settings: ReplicaSettings, say: Callable[[str], None]) -> None:
-    """Make the key of a replica that needs one, so that it ends in no log of the replica's own."""
+def _tell_admin_key(settings: ReplicaSettings, say: Callable[[str], None]) -> bool:
+    """Make the key of a replica that needs one, so that it ends in no log of the replica's own.
+
+    Returns whether it is open, and needs none.
+    """
     with usable(settings.data_dir):
         key = admin_key_of(settings)
     if key is not None and key.is_new:
         say(made_key_text(key).rstrip())
+    return key is None
 
 
 def _only(values: Given, settings: type[ProcessSettings]) -> Given:
@@ -191,6 +197,9 @@ async def _serve(stack: Stack, supervisor: Supervisor, terminal: Terminal) -> No
     finally:
         telling.cancel()
     took_s = time.monotonic() - started_s
+    terminal.say(
+        "open: nobody is asked for a key" if stack.is_open else "closed: callers need a key"
+    )
     terminal.say(f"Greenroom is ready after {took_s:.1f} s: {stack.address} (Ctrl-C stops it)")
     await supervisor.failure()
 

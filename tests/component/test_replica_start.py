@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import signal
 import socket
@@ -19,7 +20,7 @@ from shared.store import Registry
 from tests.support.played_node import PlayedNode
 from tests.support.replica import SESSIONS
 from tests.support.replica_process import ReplicaProcess, Start
-from tests.support.wait import wait_until
+from tests.support.wait import wait_until, wait_until_sync
 
 _STREAMS = "greenroom_event_streams"
 
@@ -272,6 +273,21 @@ def test_no_auth_and_a_key_contradict_each_other(start: Start) -> None:
     replica = start(NO_AUTH="1", ADMIN_KEY="k" * 32)
 
     assert_mistake(replica, "--no-auth", "--admin-key")
+
+
+@pytest.mark.parametrize(("options", "access"), [({}, "open"), ({"ADMIN_KEY": "k" * 32}, "closed")])
+def test_each_start_says_whether_a_key_is_needed(
+    start: Start, options: dict[str, str], access: str
+) -> None:
+    """Whoever deletes the file of its key finds out from the log."""
+    replica = start(**options)
+    replica.address()
+
+    def started() -> list[str]:
+        return [line for line in replica.said if "replica_started" in line]
+
+    wait_until_sync(lambda: bool(started()), "it says that it has started")
+    assert json.loads(started()[0])["access"] == access
 
 
 def test_other_machines_may_be_let_in_on_purpose(start: Start) -> None:

@@ -25,8 +25,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AllInOne]:
 
 
 def test_its_address_is_printed_once_it_can_serve(running: AllInOne) -> None:
-    """Whoever reads the line may create a session right away."""
+    """Whoever reads the line may create a session right away; it says that no key is needed."""
     assert f"{running.url} (Ctrl-C stops it)" in running.output
+    assert "open: nobody is asked for a key" in running.output
     assert running.is_usable()
     assert all(running.pid(name) for name in NAMES)
 

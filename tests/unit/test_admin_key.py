@@ -84,8 +84,12 @@ def test_a_kept_key_that_was_cut_short_stops_the_start(tmp_path: Path, content: 
     """It must neither open the replica nor be guessed."""
     (tmp_path / "admin-key").write_text(content)
     for host in ("127.0.0.1", EVERYWHERE):
-        with pytest.raises(StartupError, match="cut short"):
+        with pytest.raises(StartupError, match="cut short") as told:
             admin_key_of(settings(tmp_path, host=host))
+        way_out = told.value.try_ or ""
+        assert way_out.startswith("give a key with --admin-key;")
+        assert "a replica on loopback is open" in way_out  # what to delete the file leads to
+        assert admin_key_of(settings(tmp_path, host=host, admin_key=KEY)) == AdminKey(value=KEY)
 
 
 def test_a_folder_that_can_t_be_seen_is_not_an_empty_one(
