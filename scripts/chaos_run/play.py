@@ -190,7 +190,7 @@ async def _judge(fleet: Fleet, seen: _Seen, done: list[Done]) -> Verdict:
     return Verdict(
         lost=list(verdict.lost(seen.visits, seen.states, done)),
         doubled=[
-            *verdict.doubled(seen.frames, thawed),
+            *verdict.doubled(seen.frames, thawed, done),
             *verdict.unowned(seen.frames, seen.events, done, thawed),
         ],
         overtaken=[*verdict.overtaken(seen.events), *second_opinions.breaks(seen.events)],

@@ -114,20 +114,29 @@ def _excused(accepted_s: float, losses: Iterable[Done]) -> bool:
     )
 
 
-def doubled(frames: Iterable[Frame], thawed_at_s: Mapping[str, list[float]]) -> Iterator[str]:
+def doubled(
+    frames: Iterable[Frame], thawed_at_s: Mapping[str, list[float]], done: Iterable[Done]
+) -> Iterator[str]:
     """Find frames of a worker after frames of a newer one of the same session.
 
     One frame of a process that has just been woken is let pass: it was frozen between asking for
     its lease and sending. A real page doesn't play it, since it knows the newer worker.
+
+    Around a lost tail the newer one must still play, too: if it has left the room for good, the
+    registry has forgotten it, and takes the older one for the owner until it is told better.
     """
+    frames = sorted(frames, key=lambda frame: frame.sent_s)
+    last_s = {(frame.session_id, frame.order): frame.sent_s for frame in frames}
+    losses = [fault for fault in done if fault.lost_s > 0]
     newest: dict[str, Frame] = {}
     told: set[tuple[str, int, int]] = set()
-    for frame in sorted(frames, key=lambda frame: frame.sent_s):
+    for frame in frames:
         before = newest.get(frame.session_id)
         if before is None or frame.order >= before.order:
             newest[frame.session_id] = frame
             continue
-        if _just_woken(frame, thawed_at_s):
+        has_left = last_s[before.session_id, before.order] < frame.sent_s
+        if _just_woken(frame, thawed_at_s) or (has_left and _near(losses, frame.sent_s)):
             continue
         if (which := (frame.session_id, *frame.order)) not in told:
             told.add(which)
@@ -165,9 +174,7 @@ def unowned(
         if which not in closed or which in told:
             continue
         late_s = (frame.sent_s * 1000 + to_wall_ms - closed[which].at_ms) / 1000
-        near_loss = any(
-            loss.began_at_s < frame.sent_s < loss.ended_at_s + NODE_TTL_S for loss in losses
-        )
+        near_loss = _near(losses, frame.sent_s)
         if late_s > _IN_FLIGHT_S and not near_loss and not _just_woken(frame, thawed_at_s):
             told.add(which)
             yield (
@@ -196,6 +203,11 @@ def crowded(frames: Iterable[Frame], slots: int) -> Iterator[str]:
         }
         if len(beside - {session_id}) >= slots:
             yield f"{node_id} began to play {session_id} beside {sorted(beside)}"
+
+
+def _near(losses: Iterable[Done], sent_s: float) -> bool:
+    """Whether the registry may not yet know again what it lost."""
+    return any(loss.began_at_s < sent_s < loss.ended_at_s + NODE_TTL_S for loss in losses)
 
 
 def unjust(visits: Iterable[Visit], events: Iterable[Event]) -> Iterator[str]:

@@ -113,7 +113,7 @@ PLANTS: dict[str, tuple[Plant, str, str]] = {
     "a deadline that isn't the first": (
         lambda raw, p, on: raw.zincrby(f"{p}dl", 5, on.playing), "deadline", "playing"),
     "a state that was set back": (
-        lambda raw, p, on: raw.hset(f"{p}s:{on.playing}", "state", "joining_room"),
+        lambda raw, p, on: raw.hset(f"{p}s:{on.playing}", "state", "starting_pipeline"),
         "step", "playing"),
     "a state that doesn't exist": (
         lambda raw, p, on: raw.hset(f"{p}s:{on.waiting}", "state", "dancing"), "step", "waiting"),

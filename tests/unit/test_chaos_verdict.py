@@ -83,9 +83,18 @@ def test_a_frame_of_an_older_worker_after_a_newer_one_is_found() -> None:
     """In the order of sending; a worker that merely came earlier is fine."""
     older, newer = Frame(1.0, "a", "node-1", 10, 1), Frame(2.0, "a", "node-2", 20, 1)
     zombie = Frame(3.0, "a", "node-1", 10, 1)
-    assert not list(doubled([newer, older], {}))
-    assert list(doubled([older, newer, zombie], {}))
-    assert not list(doubled([older, newer, zombie], {"node-1": [2.99]})), "it was in flight"
+    assert not list(doubled([newer, older], {}, []))
+    assert list(doubled([older, newer, zombie], {}, []))
+    assert not list(doubled([older, newer, zombie], {"node-1": [2.99]}, [])), "it was in flight"
+
+
+def test_an_older_worker_may_play_on_if_the_registry_forgot_a_newer_one_that_has_left() -> None:
+    """But not beside it, and not where nothing was forgotten."""
+    newer, older = Frame(2.0, "a", "node-2", 20, 1), Frame(3.0, "a", "node-1", 10, 2)
+    still_there = Frame(3.1, "a", "node-2", 20, 1)
+    assert list(doubled([newer, older], {}, []))
+    assert not list(doubled([newer, older], {}, [tail_lost(2.2, 0.5)]))
+    assert list(doubled([newer, older, still_there], {}, [tail_lost(2.2, 0.5)]))
 
 
 def test_a_frame_after_the_session_was_taken_back_is_found() -> None:
