@@ -73,7 +73,7 @@ class Window:
     since: str
     until: str
     complete: bool = True
-    """False: the trail was trimmed, it begins later than was asked."""
+    """False: the trail begins later than was asked: it was trimmed or lost, or is no older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,13 +65,13 @@ async def exported_receipt(registry: Registry, pool: str, since: str, until: str
     line = {name: ticket async for name, ticket in registry.inspection.line(pool)}
     begin = f"{since_ms}-0"
     events = [event async for event in registry.trail.read(pool, since=begin)]
-    is_complete = True
-    # Asked after reading: whatever was trimmed meanwhile is noticed.
-    if await registry.trail.is_trimmed(pool):
-        first = await registry.trail.first(pool)
-        if first is not None and first.place > place_of(begin):
-            begin, is_complete = first.id, False
-            events = [event for event in events if event.place >= first.place]
+    # Asked after reading: whatever was trimmed or lost meanwhile is noticed. A trail that begins
+    # later tells nothing of the time before: an emptied registry looks like a young one.
+    first = await registry.trail.first(pool)
+    is_complete = first is not None and first.place <= place_of(begin)
+    if first is not None and not is_complete:
+        begin = first.id
+        events = [event for event in events if event.place >= first.place]
     window = Window(
         pool=pool, since=begin, until=f"{until_ms}-{_LAST_OF_A_MS}", complete=is_complete
     )
@@ -118,9 +118,11 @@ def _window_words(checked: Receipt) -> str:
         clock(place_of(place)[0]) for place in (checked.window.since, checked.window.until)
     )
     stepped = people(len(checked.admissions), "admission", "admissions")
-    cut = (
-        "" if checked.window.complete else " The trail had been trimmed; it began later than asked."
-    )
+    cut = ""
+    if not checked.window.complete:
+        cut = (
+            " The trail began later than asked: what was before, if anything, was trimmed or lost."
+        )
     return f"Pool {checked.window.pool}, {begin} to {end}: {stepped}.{cut}"
 
 

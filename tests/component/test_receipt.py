@@ -47,7 +47,7 @@ async def test_a_real_history_is_proven_fair(
     second = await begin_node(node_id="node-b", capacity=2)
     await second.play(names[0])
     await second.end(names[0], Reason.COMPLETED)
-    exported = await operator.says("receipt", "--since", "1h")
+    exported = await operator.says("receipt", "--since", await _since_the_first(registry))
     assert exported.status == 0
     paper = filed(exported.text)
     told = await Operator("redis://127.0.0.1:1/0").says("receipt", "--verify", paper)
@@ -137,7 +137,37 @@ async def test_a_trimmed_trail_is_said(
     paper = filed((await operator.says("receipt", "--since", "1h")).text)
     told = await operator.says("receipt", "--verify", paper)
     assert told.status == 0
-    assert "The trail had been trimmed" in " ".join(told.text.split())
+    assert "trimmed or lost" in " ".join(told.text.split())
+
+
+async def test_a_trail_that_was_lost_is_no_complete_one(
+    registry: Registry, operator: Operator, raw_redis: RawRedis, filed: Filed
+) -> None:
+    """What Redis lost within the window can't be proven; what came after it is checked."""
+    await open_sessions(registry, 2)
+    since = await _since_the_first(registry)
+    raw_redis.flushall()
+    await registry.check((POOL,))
+    nothing = filed((await operator.says("receipt", "--since", since)).text)
+    assert not (await operator.says("receipt", "--verify", nothing, "--json")).json["complete"]
+    await open_sessions(registry, 2)
+    first = await registry.trail.first(POOL)
+    assert first is not None
+    exported = await operator.says("receipt", "--since", since)
+    assert f'"from": "{first.id}"' in exported.lines[0]
+    paper = filed(exported.text)
+    told = await operator.says("receipt", "--verify", paper)
+    assert told.status == 0
+    assert "trimmed or lost" in " ".join(told.text.split())
+    checked = (await operator.says("receipt", "--verify", paper, "--json")).json
+    assert (checked["complete"], checked["waits"]) == (False, 2)
+
+
+async def _since_the_first(registry: Registry) -> str:
+    """Return the moment of the trail's oldest entry."""
+    first = await registry.trail.first(POOL)
+    assert first is not None
+    return f"{first.at_ms / 1000:.3f}"
 
 
 async def test_a_window_from_before_all_times_is_all_that_is_known(
