@@ -167,7 +167,7 @@ async def _since_the_first(registry: Registry) -> str:
     """Return the moment of the trail's oldest entry."""
     first = await registry.trail.first(POOL)
     assert first is not None
-    return f"{first.at_ms / 1000:.3f}"
+    return f"{first.place[0] / 1000:.3f}"
 
 
 async def test_a_window_from_before_all_times_is_all_that_is_known(
