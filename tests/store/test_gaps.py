@@ -257,7 +257,7 @@ def test_a_slot_that_an_operator_withholds_is_no_gap(world: World) -> None:
     world.pass_time(1)
     assert world.run("end_session", **world.owner("a"), **DONE)[0] == "ended"
     let_pass(world, 600, "n1")
-    world.run("set_node_capacity", **world.limit("n1", 2))
+    world.run("set_node_capacity", **world.limit("n1", ""))
     assert world.state("c") == "assigned n1"
     play(world, "c")
     assert counted(world, "idle") == NEVER
