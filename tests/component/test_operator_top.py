@@ -72,7 +72,7 @@ async def test_one_look_tells_line_slots_nodes_and_waits(
     assert told.status == 0
     assert told.lines[0].startswith("Pool default: 1 waits, the first for ")
     assert told.lines[0].endswith("; 1 on stage")
-    assert told.lines[1] == "1 of 1 slots taken; nodes: ● 1 serve"
+    assert told.lines[1] == "1 of 1 slots taken; nodes: ● 1 serves"
     assert row(told.text, "came") == ["3"]
     assert row(told.text, "got a slot") == ["2"]
     assert row(told.text, "ended") == ["1"]
@@ -142,6 +142,11 @@ async def test_more_nodes_than_may_be_shown_are_counted(
     assert "node-b" not in told.text
 
 
+def _heed_ctrl_c() -> None:
+    """Tests that a shell runs in the background ignore it, and their children would, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Watching:
     """One ``greenroom top`` that goes on."""
 
@@ -182,6 +187,7 @@ def watching(
         },
         stdout=writing,
         stderr=writing,
+        preexec_fn=_heed_ctrl_c,  # noqa: PLW1509 - it only sets a signal
     )
     os.close(writing)
     try:

@@ -56,6 +56,7 @@ class Stopping:
             timeout_graceful_shutdown=NEVER_S,
         )
         parts = SimpleNamespace(
+            access=SimpleNamespace(is_open=True),
             vitals=SimpleNamespace(leave=lambda: None),
             hub=SimpleNamespace(say_goodbye=lambda: None),
         )
