@@ -26,7 +26,7 @@ class Played:
     """What was played in the window."""
 
     session_fps: tuple[float, ...]
-    """Frames per second of each session that had any, the slowest first."""
+    """Frames per second of each session here that had any, the slowest first."""
     chunk_s: tuple[float, ...]
     """How long each of the last chunks took, the quickest first."""
     late_s: tuple[float, ...]
@@ -64,6 +64,11 @@ class RecentPlay:
                 seconds[-1][1] += 1
             else:
                 seconds.append([second, 1])
+
+    def left(self, session: object) -> None:
+        """*session* is no longer played here: that it shows nothing more isn't slowness."""
+        with self._lock:
+            self._frames.pop(session, None)
 
     def chunk(self, made_in_s: float, *, in_time: bool) -> None:
         """The service has made a chunk, within the time that it plays or not."""

@@ -252,6 +252,7 @@ class Runner:
             stage.say(self._status.done(playout.chunks_played, playout.frames_played))
             await self._settle(stage, playout.frames_played)
         finally:
+            metrics.PLAY.left(self.assignment.session_id)
             await reports.aclose()
 
     async def _settle(self, stage: Stage, frames_played: int) -> None:

@@ -139,7 +139,10 @@ async def test_a_page_plays_on_when_pictures_and_sound_change(
         assert alice.tracks.count("telefuser-output") == 2
         assert alice.tracks.count("telefuser-audio") == 2
         await wait_until(
-            lambda: any(body["bitrate_bps"] and body["rtt_s"] for body in alice.metrics),
+            # The round trip within one machine may be 0 whole milliseconds.
+            lambda: any(
+                body["bitrate_bps"] and body["rtt_s"] is not None for body in alice.metrics
+            ),
             "bitrate and round trip are told",
         )
         assert await visit.state() is SessionState.RUNNING

@@ -64,6 +64,7 @@ def settings_for(redis_url: str, livekit_url: str, **options: object) -> Replica
         "deployment_id": "test",
         "data_dir": Path("/nonexistent"),
         "queue_size": 10,
+        "audit_interval_s": 0,
     }
     return ReplicaSettings.model_validate(known | options)
 

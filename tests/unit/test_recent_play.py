@@ -51,6 +51,16 @@ def test_what_is_older_than_the_window_is_forgotten(play: RecentPlay, clock: Man
     assert play.facts() == PlayFacts()
 
 
+def test_a_session_that_left_no_longer_counts(play: RecentPlay, clock: ManualClock) -> None:
+    """However little it showed just before: whoever looks sees those that play."""
+    frames(play, clock, 1, ended=1, lively=16)
+    frames(play, clock, 9, lively=16)
+    play.left("ended")
+    play.left("never here")
+    facts = play.facts()
+    assert (facts.playing, facts.fps_min) == (1, 16.0)
+
+
 def test_a_session_that_has_just_begun_isn_t_slow(play: RecentPlay, clock: ManualClock) -> None:
     """Its rate counts from its first frame on."""
     clock.move(20)
