@@ -151,9 +151,9 @@ class BeatConfirmed:
 
     owned: frozenset[Assignment]
     """Members of this node: what may be played."""
-    todo: tuple[Assignment, ...]
+    todo: tuple[Assignment, ...] = ()
     """Assigned here and not yet accepted."""
-    kills: tuple[Kill, ...]
+    kills: tuple[Kill, ...] = ()
     adopt: tuple[Assignment, ...] = ()
     """Residents that the registry lost or knows only from an earlier time: to be brought back with
     their bundles (R6, R14). They aren't owned until then."""

@@ -35,11 +35,14 @@ _TESTS_OF_PIECE = {
     "dispatch": ("open_session", "give_back"),
     "ending": ("cancel_session", "give_back", "sweep_nodes", "sweep_deadlines"),
     "generation": ("failover", "two_releases"),
+    "media": ("beat_presence",),
+    "missing": ("beat_node", "beat_settled"),
     "moving": ("live_drain",),
     "members": ("give_back", "sweep_nodes"),
     "owner": ("end_session", "advance_session"),
     "presence": ("beat_presence",),
     "recent": ("tries_and_strikes",),
+    "settled": ("beat_settled", "failover"),
     "slots": ("beat_node", "sweep_deadlines", "failover"),
 }
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[\S+\])?(?: - (.*))?$", re.MULTILINE)

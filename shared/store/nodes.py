@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
+from collections.abc import Iterable, Mapping
 
 from shared.errors import NodeChanged, UnknownNode
 from shared.node_profile import NodeProgress
 from shared.records import (
+    Assignment,
     Beat,
     BeatConfirmed,
     BeatReply,
@@ -27,6 +30,8 @@ from shared.store import replies
 from shared.store.connection import BlockingConnection, Connection
 from shared.store.endpoints import ANSWER_WITHIN_S
 from shared.store.scripts import Argument, Reply
+
+_SAID = ("incarnation", "state", "capacity", "draining", "media_ok", "ended")
 
 SWEEP_BUDGET = 64
 """Sessions per sweep call: about 3 ms in which Redis serves nobody else."""
@@ -193,7 +198,8 @@ class BeatLink:
         Raises:
             StoreUnavailable: No answer in time. The beat may have counted all the same.
         """
-        return decode_beat(*self._connection.call("beat_node", self._pool, **beat_arguments(beat)))
+        reply = self._connection.call("beat_node", self._pool, **beat_arguments(beat))
+        return decode_beat(*reply, beat.residents)
 
     def close(self) -> None:
         """Close the connection; harmless when done twice."""
@@ -211,7 +217,7 @@ def _held(word: str, rest: Reply, pool: str, node_id: str) -> int:
 
 def beat_arguments(beat: Beat) -> dict[str, Argument]:
     """Return a beat as script arguments; epochs travel as text so that no digit is lost."""
-    return {
+    told: dict[str, Argument] = {
         "node_id": beat.node_id,
         "incarnation": beat.incarnation,
         "stamp": beat.stamp,
@@ -223,6 +229,23 @@ def beat_arguments(beat: Beat) -> dict[str, Argument]:
         "ended": json.dumps([[e.session_id, str(e.epoch), e.reason] for e in beat.ended]),
         "gpus": beat.gpus,
     }
+    return told | digests_of(told)
+
+
+def digests_of(told: Mapping[str, Argument]) -> dict[str, Argument]:
+    """Return the digests of all that a beat says, its stamp apart.
+
+    ``seen`` stands for who is in the rooms, ``said`` for all the rest. A beat with the digests of
+    the one before is answered without a look at sessions, so whatever may ask for another answer
+    has to be in one of them. Made here, since there are many nodes and one registry.
+    """
+    rows = json.loads(str(told["residents"]))
+    said = [[told[name] for name in _SAID], [row[:2] + row[5:] for row in rows]]
+    return {"said": _digest(said), "seen": _digest([row[2:5] for row in rows])}
+
+
+def _digest(value: object) -> str:
+    return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).hexdigest()
 
 
 def _resident(resident: Resident) -> list[str | int]:
@@ -235,18 +258,27 @@ def _resident(resident: Resident) -> list[str | int]:
     return row
 
 
-def decode_beat(word: str, rest: Reply) -> BeatReply:
-    """Turn the reply of ``beat_node`` into what the node must do."""
+def decode_beat(word: str, rest: Reply, listed: Iterable[Resident]) -> BeatReply:
+    """Turn the reply of ``beat_node`` to a beat that *listed* these into what the node must do."""
     match word:
+        case "same":
+            return BeatConfirmed(
+                owned=frozenset(Assignment(session_id=r.session_id, epoch=r.epoch) for r in listed),
+                moves_in_s=_seconds(rest),
+            )
         case "ok":
             return BeatConfirmed(
                 owned=frozenset(replies.assignments(rest[0])),
                 todo=replies.assignments(rest[1]),
                 kills=replies.kills(rest[2]),
                 adopt=replies.assignments(rest[3]),
-                moves_in_s=int(str(rest[4])) / 1000 if len(rest) > 4 else None,
+                moves_in_s=_seconds(rest[4:]),
             )
         case "stale":
             return BeatStale()
         case _:
             return MustRegister(keep=rest[0] == "keep")
+
+
+def _seconds(told_ms: Reply) -> float | None:
+    return int(str(told_ms[0])) / 1000 if told_ms else None

@@ -8,7 +8,7 @@ A script is one file in ``lua/``. Its header is its contract and the loader read
 - ``-- Replies: word, word`` lists the status words; any other first element raises;
 - ``-- Include: core, dispatch`` names files of ``lua/include/`` that are put in front;
   ``-- Then include: ending`` further down names those that are put there, for a script that has
-  often answered before it needs them.
+  often answered before it needs them; the tables of states come with the last of these lines.
 
 The tables of ``shared/states.py``, the bounds of ``shared/durations.py`` and the schema of
 ``keys.py`` are written in front too: Lua holds no second copy of them.
@@ -135,11 +135,11 @@ def _pieces(folder: Path, names: str) -> str:
 
 def _with_later_pieces(folder: Path, body: str) -> tuple[str, bool]:
     """Put the tables and pieces that a script needs further down in their place, if any."""
-    found = _THEN.search(body)
-    if found is None:
-        return body, False
-    later = _tables() + _pieces(folder, found[1])
-    return f"{body[: found.start()]}{later}{body[found.end() :]}", True
+    found = list(_THEN.finditer(body))
+    for place in reversed(found):
+        later = (_tables() if place is found[-1] else "") + _pieces(folder, place[1])
+        body = f"{body[: place.start()]}{later}{body[place.end() :]}"
+    return body, bool(found)
 
 
 def _words(line: str) -> tuple[str, ...]:

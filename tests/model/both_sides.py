@@ -19,7 +19,7 @@ from tests.model.script_model import ScriptModel
 from tests.support.audit import DEADLINES, Pool, violations
 from tests.support.key_dump import Key, read_all
 from tests.support.redis_server import POOL, RawRedis
-from tests.support.scenario import World
+from tests.support.scenario import World, in_full
 
 RESTART_MS = 300
 """A server that was killed takes at least so long to answer again."""
@@ -73,7 +73,7 @@ class BothSides:
         self.is_agreed = False
         self.model.look_at_clock(self.world.now_ms)
         expected = getattr(self.model, call.script)(*call.model)
-        word, fields = self.world.run(call.script, **call.real)
+        word, fields = in_full(self.world.run(call.script, **call.real), call.real)
         got = _told(call.script, word, fields)
         assert got == expected
         self._found = read_all(self.world.raw)

@@ -14,6 +14,7 @@ from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine
 
+from shared.store.nodes import digests_of
 from tests.model.both_sides import BothSides, Call
 from tests.model.node_model import TTL_MS, Bundle, Listed, Owner, Reply, Report
 from tests.support.redis_server import RawRedis
@@ -123,10 +124,10 @@ class Fleet(RuleBasedStateMachine):
             ended=tuple(process.ended),
         )
         rows = [
-            [name, str(epoch), 0, 0, 0, *([step] if step else [])]
+            [name, str(epoch), 0, 0, process.stamp // 3 % 2, *([step] if step else [])]
             for (name, epoch), step in report.steps.items()
         ]
-        return report, {
+        real: dict[str, Any] = {
             "node_id": process.node,
             "incarnation": process.inc,
             "stamp": process.stamp,
@@ -138,6 +139,7 @@ class Fleet(RuleBasedStateMachine):
             "ended": json.dumps([[name, str(epoch), why] for name, epoch, why in process.ended]),
             "gpus": "",
         }
+        return report, real | digests_of(real)
 
     def beat(self, process: Process, *, twice: bool = True) -> None:
         self.send_beat(process, self.snapshot(process), twice=twice)

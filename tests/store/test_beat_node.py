@@ -37,6 +37,15 @@ def test_a_beat_renews_the_lease(world: World) -> None:
     }
 
 
+def test_a_beat_that_says_nothing_new_is_answered_in_a_word(world: World) -> None:
+    """It owns what it lists, and nothing is to be done: see test_beat_settled.py."""
+    world.add_node()
+    world.bring("a", "running")
+    assert world.run("beat_node", **world.beat_of("n1"))[0] == "ok"
+    told = world.call_once("beat_node", **world.beat_of("n1"))
+    assert told == ("same", [])
+
+
 @pytest.mark.parametrize("stamp", [5, 4])
 def test_beats_count_in_the_order_of_their_stamps(world: World, stamp: int) -> None:
     """One that was overtaken, or a second copy, is stale: even its lease isn't taken."""

@@ -23,18 +23,58 @@ def settled(world: World) -> None:
     assert world.fact("n:n1", "settled")
 
 
-def test_a_beat_without_news_gets_the_same_answer(world: World) -> None:
+def test_a_beat_without_news_is_answered_in_a_word(world: World) -> None:
     """And renews the lease: what saves work changes nothing else."""
     settled(world)
     world.pass_time(2)
     told = world.call_once("beat_node", **world.beat_of("n1"))
-    assert told == ("ok", [[row(world, "a"), row(world, "b")], [], [], []])
+    assert told == ("same", [])
     renewed = {
         "n:n1 stamp": str(world.lives["n1"].stamp),
         "n:n1 beat": str(world.now_ms),
         "nodes n1": str(world.now_ms + 10_000),
     }
     assert world.changes == renewed
+
+
+def see(world: World, *controllers: int) -> str:
+    """Say whether the controller is in a's room and in b's; return the word of the answer."""
+    rooms = [
+        (letter, world.epoch(letter), 1, here, 1)
+        for letter, here in zip("ab", controllers, strict=True)
+    ]
+    return world.call_once("beat_node", **world.beat_of("n1", residents=listed(*rooms)))[0]
+
+
+def absent(world: World) -> str:
+    """The sessions whose controller is missed."""
+    return "".join(one for one in "ab" if world.fact(f"s:{sid(one)}", "t_controller"))
+
+
+def test_who_is_in_the_rooms_is_news_that_leaves_the_rest_settled(world: World) -> None:
+    """It is noted at once, each time, and no other session is looked at."""
+    settled(world)
+    world.pass_time(8)
+    assert see(world, 1, 1) == "ok"
+    for controllers, missed in (((0, 1), "a"), ((1, 1), ""), ((0, 1), "a"), ((0, 0), "ab")):
+        world.pass_time(1)
+        assert see(world, *controllers) == "same"
+        assert absent(world) == missed
+        assert see(world, *controllers) == "same"
+        assert world.changes.keys() == {"n:n1 stamp"}
+
+
+def test_a_look_at_everything_also_notes_who_is_in_the_rooms(world: World) -> None:
+    """What was seen before it doesn't count as seen after it."""
+    settled(world)
+    assert see(world, 1, 1) == "same"
+    world.open("c")
+    world.bring("c", "running")
+    world.run("end_session", **world.owner("c"), reason="completed", error="")
+    assert see(world, 0, 1) == "ok"
+    assert absent(world) == "a"
+    assert see(world, 1, 1) == "same"
+    assert absent(world) == ""
 
 
 def stop_one(world: World) -> None:

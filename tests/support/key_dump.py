@@ -26,7 +26,7 @@ _SESSION = re.compile(r"default-([a-z2-7])\1{25}")
 _PREFIX = re.compile(r"gr:\{[a-z0-9-]+\}:")
 
 _NO_FACTS = ("ctr run", "ctr gen")
-_SAVES_WORK = (" settled", " settled_until")
+_SAVES_WORK = (" settled", " settled_until", " seen")
 """What a beat remembers of the one before it; nothing else reads it."""
 
 _READ_ALL = """

@@ -20,6 +20,7 @@ import redis
 from shared.records import SessionLimits, SessionRecord
 from shared.states import SessionState
 from shared.store import keys, replies
+from shared.store.nodes import digests_of
 from shared.store.scripts import Argument, load
 from tests.support.key_dump import Changes, changes, dump, kind, short
 from tests.support.lua_headers import header
@@ -65,6 +66,15 @@ def listed(*residents: tuple[object, ...]) -> str:
 def listed_ids(residents: Iterable[tuple[str, int]]) -> str:
     """Return (session id, epoch) pairs as `listed` does."""
     return json.dumps([[name, str(epoch)] for name, epoch in residents])
+
+
+def in_full(reply: Reply, beat: Mapping[str, Argument]) -> Reply:
+    """Return the reply to a beat; "same" as the one that it stands for."""
+    word, fields = reply
+    if word != "same":
+        return reply
+    owned = [row[:2] for row in json.loads(str(beat["residents"]))]
+    return "ok", [owned, [], [], [], *fields]
 
 
 class World:
@@ -230,7 +240,7 @@ class World:
         """Arguments of the next beat of a node, with a new stamp and what it holds."""
         life = self.lives[node_id]
         life.stamp += 1
-        return {
+        told: dict[str, Argument] = {
             "node_id": node_id,
             "incarnation": life.incarnation,
             "stamp": life.stamp,
@@ -243,6 +253,7 @@ class World:
             "gpus": "",
             **named,
         }
+        return told | digests_of(told)
 
     def owner(self, letter: str) -> dict[str, Argument]:
         """Who holds a session now, as its node quotes it."""
@@ -310,8 +321,9 @@ class World:
         return life
 
     def beat(self, node_id: str = "n1", **named: Argument) -> Reply:
-        """Send a node's next beat."""
-        return self.run("beat_node", **self.beat_of(node_id, **named))
+        """Send a node's next beat; "same" is returned as what it stands for."""
+        beat = self.beat_of(node_id, **named)
+        return in_full(self.run("beat_node", **beat), beat)
 
     def open(self, *letters: str, **named: Argument) -> None:
         """Open sessions, one after the other."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,8 @@ from shared.records import (
 )
 from shared.states import NodeState, Reason, SessionState
 from shared.store import replies
-from shared.store.nodes import beat_arguments, decode_beat
+from shared.store.nodes import beat_arguments, decode_beat, digests_of
+from shared.store.scripts import Argument
 
 RUNNING = (
     "default-a running 1800000000000 1800000000001 7 2 1800000000500 1800000001000 n1"
@@ -78,7 +80,7 @@ def test_a_confirmed_beat() -> None:
     """What is owned, to do, and to stop."""
     owned, todo = [["default-a", "5"], ["default-b", "6"]], [["default-b", "6"]]
     kills = [["default-a", "5", "client_stop"], ["default-x", "2", "fenced"]]
-    assert decode_beat("ok", [owned, todo, kills, []]) == BeatConfirmed(
+    assert decode_beat("ok", [owned, todo, kills, []], ()) == BeatConfirmed(
         owned=frozenset(
             {
                 Assignment(session_id="default-a", epoch=5),
@@ -95,9 +97,9 @@ def test_a_confirmed_beat() -> None:
 
 def test_other_answers_to_a_beat() -> None:
     """Overtaken; or not known any more."""
-    assert decode_beat("stale", []) == BeatStale()
-    assert decode_beat("register", ["keep"]) == MustRegister(keep=True)
-    assert decode_beat("register", ["drop"]) == MustRegister(keep=False)
+    assert decode_beat("stale", [], ()) == BeatStale()
+    assert decode_beat("register", ["keep"], ()) == MustRegister(keep=True)
+    assert decode_beat("register", ["drop"], ()) == MustRegister(keep=False)
 
 
 def test_a_beat_as_arguments() -> None:
@@ -123,6 +125,54 @@ def test_a_beat_as_arguments() -> None:
     assert named["residents"] == f'[["default-a", "{epoch}", 1, 0, 2], ["default-b", "1"]]'
     assert named["ended"] == '[["default-c", "2", "completed"]]'
     assert (named["state"], named["stamp"], named["capacity"]) == ("busy", 9, 4)
+
+
+SAID: dict[str, Any] = {
+    "node_id": "n1",
+    "incarnation": 3,
+    "stamp": 9,
+    "state": "busy",
+    "capacity": 4,
+    "draining": False,
+    "media_ok": True,
+    "residents": '[["default-a", "5", 1, 0, 2, "running"], ["default-b", "6"]]',
+    "ended": "[]",
+    "gpus": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "digests"),
+    [
+        ({"stamp": 10}, set()),
+        ({"gpus": "news of them is written whatever else is said"}, set()),
+        ({"incarnation": 4}, {"said"}),
+        ({"state": "idle"}, {"said"}),
+        ({"capacity": 3}, {"said"}),
+        ({"draining": True}, {"said"}),
+        ({"media_ok": False}, {"said"}),
+        ({"ended": '[["default-c", "2", "completed"]]'}, {"said"}),
+        ({"residents": '[["default-a", "5", 1, 0, 2, "running"]]'}, {"said", "seen"}),
+        ({"residents": SAID["residents"].replace("5", "7")}, {"said"}),
+        ({"residents": SAID["residents"].replace("running", "joining_room")}, {"said"}),
+        ({"residents": SAID["residents"].replace("1, 0", "1, 1")}, {"seen"}),
+        ({"residents": SAID["residents"].replace('"6"', '"6", 1, 0, 0')}, {"seen"}),
+    ],
+)
+def test_whatever_a_beat_says_is_in_one_of_its_digests(
+    other: dict[str, Argument], digests: set[str]
+) -> None:
+    """The registry goes by these alone; of its two, one is of who is in the rooms."""
+    before, after = digests_of(SAID), digests_of(SAID | other)
+    assert {name for name in before if before[name] != after[name]} == digests
+
+
+def test_a_beat_without_news_confirms_what_it_listed() -> None:
+    """In a word; and while an operator has the sessions moved, until when."""
+    here = Resident(session_id="default-a", epoch=5)
+    owned = frozenset({Assignment(session_id="default-a", epoch=5)})
+    assert decode_beat("same", [], [here]) == BeatConfirmed(owned=owned)
+    assert decode_beat("same", ["1500"], [here]) == BeatConfirmed(owned=owned, moves_in_s=1.5)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

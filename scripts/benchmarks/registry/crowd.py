@@ -16,7 +16,7 @@ from scripts.benchmarks.registry.server_cost import Client, Command, parts, send
 from shared.records import SessionLimits, SessionRequest
 from shared.store import keys, replies
 from shared.store.admission import RESIDENTS_READ, TICKETS_READ, WAITING_READ
-from shared.store.nodes import WAITING_SHOWN
+from shared.store.nodes import WAITING_SHOWN, digests_of
 from shared.store.scripts import Argument, all_names, load
 
 _LIMITS = SessionLimits(queued_s=3600, assigned_s=3600, starting_s=3600, session_s=36_000)
@@ -86,19 +86,19 @@ class Crowd:
         if listed:
             listed[0] += [1, 1, humans]
         ended = [[f"{sid[:-4]}gone", "1", "client_stop"] for sid, _ in node.residents[:4]]
-        return self.command(
-            "beat_node",
-            node_id=node.node_id,
-            incarnation=node.incarnation,
-            stamp=node.stamp,
-            state="busy" if listed else "idle",
-            capacity=node.capacity,
-            draining=0,
-            media_ok=1,
-            residents=json.dumps(listed),
-            ended=json.dumps(ended),
-            gpus="",
-        )
+        told: dict[str, Argument] = {
+            "node_id": node.node_id,
+            "incarnation": node.incarnation,
+            "stamp": node.stamp,
+            "state": "busy" if listed else "idle",
+            "capacity": node.capacity,
+            "draining": 0,
+            "media_ok": 1,
+            "residents": json.dumps(listed),
+            "ended": json.dumps(ended),
+            "gpus": "",
+        }
+        return self.command("beat_node", **told, **digests_of(told))
 
     def step(self, node: Node, resident: tuple[str, str], target: str) -> Command:
         """Return one step of a session on its way to being played."""

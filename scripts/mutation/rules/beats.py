@@ -14,16 +14,16 @@ MUTANTS = (
     ),
     Mutant(
         name="stamp not compared",
-        file="beat_node",
-        piece="if acked and number(acked) < tonumber(stamp) then",
+        file="include/missing",
+        piece="if acked and number(acked) < stamp then",
         instead="if acked then",
         harm="A session that was accepted this instant is taken for lost.",
     ),
     Mutant(
         name="unaccepted taken for lost",
-        file="beat_node",
-        piece="if acked and number(acked) < tonumber(stamp) then",
-        instead="if number(acked) < tonumber(stamp) then",
+        file="include/missing",
+        piece="if acked and number(acked) < stamp then",
+        instead="if number(acked) < stamp then",
         harm="An assignment is called back before its node could hear of it.",
     ),
     Mutant(
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         name="presence timers run while media is out",
-        file="include/presence",
+        file="include/media",
         piece="set_deadlines(member.sid, {controller = false, room_empty = false})",
         instead="local _ = member",
         harm="When LiveKit is down for a minute, everybody is thrown out as absent.",
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         name="joining limit outlives the joining",
         file="include/presence",
-        piece="if connected then changes.joining = false end",
+        piece="if connected then stop('joining') end",
         instead="",
         harm="Sessions with a slow service are taken back while it starts.",
     ),
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what is missing in a grace is taken for lost",
-        file="beat_node",
+        file="include/missing",
         piece="elseif not here and not in_grace() then",
         instead="elseif not here then",
         harm="After a failover sessions return to the line that play elsewhere.",
@@ -112,9 +112,9 @@ MUTANTS = (
     ),
     Mutant(
         name="presence not noted",
-        file="beat_node",
-        piece="if item[3] then note_presence(",
-        instead="if false then note_presence(",
+        file="include/presence",
+        piece="if not resident[3] then return end",
+        instead="if resident then return end",
         harm="Nobody notices that a controller has left.",
     ),
     Mutant(
@@ -141,15 +141,15 @@ MUTANTS = (
     Mutant(
         name="settled whatever the node says",
         file="include/settled",
-        piece="return n.settled == said and",
+        piece="return n.settled == settles and",
         instead="return n.settled and",
         harm="A session that the node lost without a word is missed eight seconds late.",
     ),
     Mutant(
         name="settled however many slots are taken",
         file="beat_node",
-        piece="what_is_said(redis.call('ZCARD', key('ns', nid)))",
-        instead="what_is_said(0)",
+        piece=" .. text(redis.call('ZCARD', key('ns', nid)))",
+        instead="",
         harm="A node plays on for eight seconds what another one has adopted.",
     ),
     Mutant(
@@ -158,6 +158,41 @@ MUTANTS = (
         piece="  elseif n.settled then\n    redis.call('HDEL', key('n', nid), 'settled')\n",
         instead="",
         harm="After LiveKit was out for a moment no timer of the absent runs any more.",
+    ),
+    Mutant(
+        name="what a node says of itself is not written",
+        file="beat_node",
+        piece="if not is_written(n) then",
+        instead="if not n then",
+        harm="A node that drains, or has lost its service, is given sessions.",
+    ),
+    Mutant(
+        name="who is in a room is no news",
+        file="beat_node",
+        piece="if is_same and n.seen == seen then",
+        instead="if is_same then",
+        harm="A controller who left, or came back, is noticed eight seconds late.",
+    ),
+    Mutant(
+        name="news of rooms unread where all else is the same",
+        file="beat_node",
+        piece="do note_presence(item, media_ok == '1') end\n  redis",
+        instead="do local _ = item end\n  redis",
+        harm="A controller who left isn't noticed at all.",
+    ),
+    Mutant(
+        name="news of rooms noted and not remembered",
+        file="beat_node",
+        piece="  redis.call('HSET', record, 'seen', seen)\n",
+        instead="",
+        harm="Who comes, goes and comes again counts as gone.",
+    ),
+    Mutant(
+        name="news of rooms remembered from before a full look",
+        file="include/settled",
+        piece=", 'seen', seen)",
+        instead=")",
+        harm="Who comes, goes and comes again counts as gone if something else happened meanwhile.",
     ),
     Mutant(
         name="settled while it rests",

@@ -29,6 +29,13 @@ MUTANTS = (
         harm="The last to come is served first.",
     ),
     Mutant(
+        name="free only what was freed in this call",
+        file="include/slots",
+        piece="return has_freed or redis.call('EXISTS', key('free')) == 1",
+        instead="return has_freed",
+        harm="Somebody comes, a slot is free, and nobody is served until a node beats.",
+    ),
+    Mutant(
         name="line's size counts those who came back",
         file="open_session",
         piece="redis.call('ZCOUNT', key('q'), '(' .. text(top), '+inf')",

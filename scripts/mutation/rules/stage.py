@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         name="deadline of one kind erased by another",
         file="include/deadlines",
-        piece="local record, at, set, cleared = key('s', sid), read_deadlines(sid), {}, {}",
-        instead="local record, at, set, cleared = key('s', sid), {}, {}, {}",
+        piece="at = at or read_deadlines(sid)",
+        instead="at = at or {}",
         harm="An absent controller makes the session limit disappear.",
     ),
     Mutant(

@@ -10,9 +10,11 @@ local function read_deadlines(sid)
   return at
 end
 
--- Set (a time) or clear (false) deadlines by kind; the others stay as they are.
-local function set_deadlines(sid, changes)
-  local record, at, set, cleared = key('s', sid), read_deadlines(sid), {}, {}
+-- Set (a time) or clear (false) deadlines by kind; the others stay as they are. at: as they are, where the
+-- caller has just read them.
+local function set_deadlines(sid, changes, at)
+  local record, set, cleared = key('s', sid), {}, {}
+  at = at or read_deadlines(sid)
   for kind, value in pairs(changes) do
     if value then
       at[kind] = value

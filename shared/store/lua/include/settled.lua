@@ -5,9 +5,10 @@
 -- generation, and a beat's arguments.
 local SETTLED_FOR_MS = 8000
 
--- All that this beat says, and how many slots are taken while it does.
-local function what_is_said(taken)
-  return redis.sha1hex(table.concat({incarnation, state, capacity, draining, media_ok, residents, ended, taken}, ' '))
+-- Whether the record says already what this beat says of the node itself. n: the record.
+local function is_written(n)
+  return n.state == state and n.capacity == capacity and n.draining == draining and n.media_ok == media_ok
+    and n.gen == pool.gen
 end
 
 -- Whether nothing but time can have changed where the node stands in `free`. n: its record as the beat found it.
@@ -15,23 +16,17 @@ local function is_steady(n)
   return rt >= number(n.rest) and n.gen == pool.gen and not in_grace() and not pool.hold
 end
 
--- lease: until when it held.
-local function is_settled(n, lease, said)
-  return n.settled == said and rt < number(n.settled_until) and rt < number(lease) and is_steady(n)
+-- settles: the digest of what this beat says, and how many slots are taken while it does. lease: until when
+-- it held.
+local function is_settled(n, lease, settles)
+  return n.settled == settles and rt < number(n.settled_until) and rt < number(lease) and is_steady(n)
 end
 
 -- The mark is always about the last beat: one that isn't quiet takes away what was settled before it.
-local function settle(nid, n, is_quiet, said)
+local function settle(nid, n, is_quiet, settles)
   if is_quiet and is_steady(n) then
-    redis.call('HSET', key('n', nid), 'settled', said, 'settled_until', rt + SETTLED_FOR_MS)
+    redis.call('HSET', key('n', nid), 'settled', settles, 'settled_until', rt + SETTLED_FOR_MS, 'seen', seen)
   elseif n.settled then
     redis.call('HDEL', key('n', nid), 'settled')
   end
-end
-
--- All that a node listed, as what it owns.
-local function as_owned(list)
-  local owned = {}
-  for i, item in ipairs(list) do owned[i] = {item[1], item[2]} end
-  return owned
 end

@@ -26,6 +26,7 @@ local function serving_capacity(nid)
 end
 
 local is_gone = {}                -- nodes that left in this call: they are out of `free` for good
+local has_freed = false           -- whether this call has put a node into `free`
 
 -- Recompute a node's entry in `free`: the only writer of that key.
 local function refresh_free(nid)
@@ -34,9 +35,14 @@ local function refresh_free(nid)
   local used = used_slots(nid, strangers)
   if used < capacity and rests_until <= rt then
     redis.call('ZADD', key('free'), used / capacity, nid)
+    has_freed = true
   else
     redis.call('ZREM', key('free'), nid)
   end
+end
+
+local function is_any_free()
+  return has_freed or redis.call('EXISTS', key('free')) == 1
 end
 
 -- A failure that points at the node: it rests, longer each time, and is suspect at the third.
