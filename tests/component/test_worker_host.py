@@ -91,9 +91,16 @@ async def test_one_chunk_is_made_ahead_and_no_more(tmp_path: Path) -> None:
 
 async def test_pictures_cross_unharmed_while_slots_are_used_again(tmp_path: Path) -> None:
     """Two players at once, one that keeps what it got; few slots, and none after the end."""
+    before = shared_memory()
     async with child_host(SYNTHETIC, tmp_path) as host:
         await _play_two(host)
-    await wait_until(_no_memory_is_shared, "the slots are gone")
+        assert shared_memory() - before
+
+    def are_gone() -> bool:
+        gc.collect()
+        return not shared_memory() - before
+
+    await wait_until(are_gone, "the slots are gone")
 
 
 async def _play_two(host: ChildHost) -> None:
@@ -123,11 +130,6 @@ async def test_many_sessions_leave_nothing_behind(tmp_path: Path) -> None:
             gc.collect()
             held.append((psutil.Process().num_fds(), child.num_fds(), child.num_threads()))
         assert all(after <= before + 4 for before, after in zip(*held, strict=True)), held
-
-
-def _no_memory_is_shared() -> bool:
-    gc.collect()
-    return shared_memory() == 0
 
 
 @pytest.mark.parametrize(

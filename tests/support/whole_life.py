@@ -65,5 +65,5 @@ def _be_let_in(world: World) -> None:
     new: dict[str, Argument] = {"key_id": "k1", "record": "{}", "told": "a: read", "who": "ann"}
     world.run("add_key", **new, most=9)
     world.run("revoke_key", key_id="k1", who="ann")
-    world.run("draw_allowance", holder_hash="ab12", per_1000_s=1_000_000, most=1, wanted=1)
+    world.run("draw_allowance", holder_hash="ab12", per_1000_s=1, most=1, wanted=1)
     world.run("note_act", act_id="a1", act="drain", subject="n1", who="ann", outcome="done")

@@ -42,9 +42,10 @@ def _is_worker(process: psutil.Process) -> bool:
         return False
 
 
-def shared_memory() -> int:
-    """Slots that this process has mapped."""
-    return Path("/proc/self/maps").read_text().count("memfd:greenroom-chunk")
+def shared_memory() -> frozenset[str]:
+    """Slots that this process has mapped, by inode; some may be other tests' leavings."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return frozenset(line.split()[4] for line in maps if "memfd:greenroom-chunk" in line)
 
 
 def plan_for(path: Path, folder: Path, **options: Any) -> ChildPlan:
