@@ -25,7 +25,7 @@ import structlog
 from control_plane.room_chores import RoomChores
 from shared.facts import PoolFacts, RoomFacts, SessionFacts
 from shared.ids import pool_of
-from shared.lifecycle import repeat
+from shared.lifecycle import repeat, with_each
 from shared.rooms.admin import RoomAdmin
 from shared.states import SessionState
 from shared.store import Registry
@@ -130,19 +130,22 @@ class Reconciler:
         await self.look(time.monotonic())
 
     async def look(self, now_s: float) -> None:
-        """Compare all pools once.
+        """Compare all pools once; one that can't be read keeps no other from it.
 
         Raises:
             RoomsUnavailable: LiveKit doesn't answer.
-            StoreUnavailable: Redis doesn't.
+            StoreUnavailable: Redis doesn't, of one pool at least.
         """
         listed = await self._rooms.rooms()  # first: a room that is younger than its record is none
-        for pool, unknown in self._unknown.items():
+
+        async def look_into(pool: str) -> None:
             rooms = [room for room in listed if pool_of(room.session_id) == pool]
             names = (room.session_id for room in rooms)
             facts = await self._registry.inspection.look(pool, sessions=names)
-            for leftover in leftovers(facts, rooms, unknown, now_s):
+            for leftover in leftovers(facts, rooms, self._unknown[pool], now_s):
                 self._clear(leftover)
+
+        await with_each(self._unknown, look_into)
 
     def _clear(self, leftover: Leftover) -> None:
         if leftover.is_room:

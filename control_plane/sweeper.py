@@ -8,6 +8,7 @@ the rooms is only noted down for `room_chores`, so a slow LiveKit never delays t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
@@ -15,8 +16,7 @@ from typing import NoReturn
 import structlog
 
 from control_plane.room_chores import RoomChores
-from shared.errors import StoreUnavailable
-from shared.lifecycle import repeat
+from shared.lifecycle import repeat, with_each
 from shared.records import Swept
 from shared.store import Registry
 
@@ -50,17 +50,11 @@ class Sweeper:
         Raises:
             StoreUnavailable: Of one at least.
         """
-        trouble: StoreUnavailable | None = None
-        for pool in self._pools:
-            for sweep in (self._registry.sweep_nodes, self._registry.sweep_deadlines):
-                try:
-                    await self._until_done(pool, sweep)
-                except StoreUnavailable as unavailable:
-                    trouble = unavailable
-        if trouble is not None:
-            raise trouble
+        sweeps = (self._registry.sweep_nodes, self._registry.sweep_deadlines)
+        await with_each(itertools.product(self._pools, sweeps), self._until_done)
 
-    async def _until_done(self, pool: str, sweep: Callable[[str], Awaitable[Swept]]) -> None:
+    async def _until_done(self, what: tuple[str, Callable[[str], Awaitable[Swept]]]) -> None:
+        pool, sweep = what
         for _ in range(_MOST_CALLS):
             swept = await sweep(pool)
             self._follow_up(pool, swept)

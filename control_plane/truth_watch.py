@@ -20,7 +20,7 @@ from control_plane.metrics import TruthNumbers
 from control_plane.truth import Difference, Part
 from control_plane.vitals import Vitals
 from shared.errors import Unavailable
-from shared.lifecycle import repeat
+from shared.lifecycle import repeat, with_each
 from shared.rooms.admin import RoomAdmin
 from shared.store import Registry
 
@@ -64,27 +64,29 @@ class TruthWatch:
         await repeat(pause_and_check, name="truth_watch", every_s=every_s / 2)
 
     async def check(self, *, again_after_s: float = LOOK_AGAIN_AFTER_S) -> None:
-        """Check all pools once.
+        """Check all pools once; one that can't be read keeps no other from it.
 
         Raises:
             Unavailable: Redis or LiveKit don't answer; what was found before stands.
         """
         self._sessions = 0
-        for pool, known in self._known.items():
-            try:
-                found = await audit(
-                    self._registry,
-                    pool,
-                    rooms=self._rooms if self._vitals.rooms_reachable else None,
-                    with_keys=False,
-                    again_after_s=again_after_s,
-                )
-            except Unavailable:
-                self._numbers.checked("unavailable")
-                raise
-            self._sessions += found.sessions
-            self._publish(pool, found)
-            self._known[pool] = _tell(pool, known, found)
+        await with_each(self._known, lambda pool: self._check_pool(pool, again_after_s))
+
+    async def _check_pool(self, pool: str, again_after_s: float) -> None:
+        try:
+            found = await audit(
+                self._registry,
+                pool,
+                rooms=self._rooms if self._vitals.rooms_reachable else None,
+                with_keys=False,
+                again_after_s=again_after_s,
+            )
+        except Unavailable:
+            self._numbers.checked("unavailable")
+            raise
+        self._sessions += found.sessions
+        self._publish(pool, found)
+        self._known[pool] = _tell(pool, self._known[pool], found)
 
     def _publish(self, pool: str, found: Audited) -> None:
         self._numbers.checked("differs" if found.differences else "agrees")

@@ -20,7 +20,7 @@ import inspect
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import structlog
@@ -114,6 +114,22 @@ async def until_available(call: Callable[[], Awaitable[T]], *, every_s: float = 
             return await call()
         except Unavailable:
             await asyncio.sleep(every_s)
+
+
+async def with_each(items: Iterable[T], step: Callable[[T], Awaitable[None]]) -> None:
+    """Take *step* with each of *items*; one that isn't available keeps no other from it.
+
+    Raises:
+        Unavailable: Of one at least; the last one's.
+    """
+    trouble: Unavailable | None = None
+    for item in items:
+        try:
+            await step(item)
+        except Unavailable as unavailable:
+            trouble = unavailable
+    if trouble is not None:
+        raise trouble
 
 
 def describe(error: BaseException) -> str:

@@ -69,7 +69,12 @@ class Greenroom:
             patience_s: How long a call that may be tried again is tried again.
             timeout_s: For one try; ending a session may take ten seconds.
             transport: Where calls go instead; for tests.
+
+        Raises:
+            ValueError: The address or the key can't be one; it says why.
         """
+        _check_address(url)
+        _check_for_header("api_key", api_key)
         self._api_key = api_key
         self._patience_s = patience_s
         self._http = httpx.AsyncClient(base_url=url, timeout=timeout_s, transport=transport)
@@ -112,7 +117,9 @@ class Greenroom:
         Raises:
             Refused: Nobody can be taken in now.
             Problem: As the server says.
+            ValueError: *idempotency_key* can't be sent.
         """
+        _check_for_header("idempotency_key", idempotency_key)
         wanted = {"prompt": prompt, "config": config, "pool": pool, "image_path": image_path}
         body = {name: value for name, value in wanted.items() if value is not None}
         call = _Call(
@@ -300,3 +307,18 @@ async def _chunks(answer: httpx.Response) -> AsyncGenerator[bytes, None]:
             return
         limit_s = _SILENCE_S
         yield chunk
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{url!r} is no address of a server: {error}.") from None
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise ValueError(f"{url!r} is no address of a server; it looks like http://127.0.0.1:8088.")
+
+
+def _check_for_header(name: str, value: str) -> None:
+    """Refuse what no HTTP header can carry, before httpx fails at it in the middle of a call."""
+    if not (value.isascii() and value.isprintable()):
+        raise ValueError(f"{name} may hold printable ASCII characters only.")

@@ -12,13 +12,17 @@ import pytest
 from control_plane.events_hub import EventsHub
 from control_plane.lines import Lines
 from control_plane.metrics import Metrics
+from control_plane.reconciler import UNKNOWN_FOR_S
 from control_plane.room_chores import RoomChores
 from control_plane.sweeper import Sweeper
 from shared.errors import StoreUnavailable
 from shared.records import OpenRequest, SessionLimits, SessionRequest
+from shared.rooms.tokens import room_metadata
 from shared.states import Reason, SessionState
 from shared.store import Registry
 from tests.support.redis_server import RawRedis
+from tests.support.replica import served, settings_for
+from tests.support.room_service import RoomService
 from tests.support.wait import wait_until
 
 BROKEN, WELL = "a-broken", "well"
@@ -45,7 +49,7 @@ def break_pool(raw_redis: RawRedis) -> Iterator[Callable[[], None]]:
     """Let somebody else's keys stand where a pool's are; all pools go in the end."""
 
     def break_it() -> None:
-        for name in ("q", "nodes"):
+        for name in ("ctr", "q", "nodes"):
             raw_redis.delete(f"gr:{{{BROKEN}}}:{name}")
             raw_redis.set(f"gr:{{{BROKEN}}}:{name}", "somebody else's")
 
@@ -114,3 +118,25 @@ async def test_whoever_follows_another_pool_is_told_and_kept_alive(
                     return
 
         await asyncio.wait_for(ends(), 20)
+
+
+async def test_the_other_pools_are_compared(
+    redis_url: str, room_service: RoomService, break_pool: Callable[[], None]
+) -> None:
+    """Rooms nobody knows go there, and ledger, nodes and rooms are held against each other."""
+    settings = settings_for(redis_url, room_service.url, pool=f"{BROKEN},{WELL}")
+    stray = f"{WELL}-{'s' * 26}"
+    async with served(settings) as (parts, api):
+        break_pool()
+        room_service.list_room(stray, room_metadata("test", 1))
+        for now_s in (0.0, UNKNOWN_FOR_S):
+            with pytest.raises(StoreUnavailable):
+                await parts.reconciler.look(now_s)
+        await wait_until(
+            lambda: [call.session_id for call in room_service.made("DeleteRoom")] == [stray],
+            "the room is gone",
+        )
+        with pytest.raises(StoreUnavailable):
+            await parts.truth_watch().check(again_after_s=0)
+        told = (await api.get("/metrics")).text
+        assert f'greenroom_truth_differences{{part="room",pool="{WELL}"}} 1.0' in told

@@ -15,6 +15,7 @@ from shared.lifecycle import (
     foreign_code,
     in_thread,
     repeat,
+    with_each,
 )
 from tests.support.wait import wait_until
 
@@ -61,6 +62,21 @@ async def test_a_periodic_loop_survives_outages_and_faults() -> None:
     background.start("loop", repeat(step, name="loop", every_s=0.01, longest_s=0.02))
     await wait_until(lambda: calls >= 4, "the loop to go on")
     await background.aclose()
+
+
+async def test_each_gets_its_turn_though_some_are_out() -> None:
+    """And whoever asked hears of it; a fault of another kind stops the round."""
+    had: list[str] = []
+
+    async def step(name: str) -> None:
+        if name == "out":
+            raise StoreUnavailable(why="no connection")
+        had.append(name)
+
+    await with_each("ab", step)
+    with pytest.raises(StoreUnavailable):
+        await with_each(["c", "out", "d"], step)
+    assert had == ["a", "b", "c", "d"]
 
 
 async def test_a_call_in_a_thread_brings_its_result_or_its_error_back() -> None:
