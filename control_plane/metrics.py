@@ -116,10 +116,12 @@ class Metrics:
         """A client began (+1) or stopped (-1) to follow a session."""
         self._event_streams.inc(change)
 
-    def render(self, snapshots: tuple[Snapshot, ...] | None, *, livekit_up: bool) -> bytes:
+    def render(
+        self, snapshots: tuple[Snapshot, ...] | None, *, redis_up: bool, livekit_up: bool
+    ) -> bytes:
         """Return all as Prometheus text; None: Redis is out, what it knows is left out."""
         self.look(snapshots)
-        self._redis_up.set(snapshots is not None)
+        self._redis_up.set(redis_up)
         self._livekit_up.set(livekit_up)
         return generate_latest(self._registry)
 
@@ -138,7 +140,11 @@ def _gauges(registry: CollectorRegistry) -> tuple[Gauge, Gauge, Gauge]:
     """Return what says that LiveKit and Redis answer, and how many clients follow a session."""
     return (
         Gauge("greenroom_livekit_up", "1 if LiveKit answered the last probe.", registry=registry),
-        Gauge("greenroom_redis_up", "1 if Redis answered the last look.", registry=registry),
+        Gauge(
+            "greenroom_redis_up",
+            "1 if Redis answered the last look at all pools.",
+            registry=registry,
+        ),
         Gauge(
             "greenroom_event_streams",
             "Clients that follow a session's events on this replica.",

@@ -30,7 +30,7 @@ from control_plane.operator_view import (
 from control_plane.setbacks import SetbackCount
 from shared.errors import ReplicaStopping, StoreUnavailable
 from shared.facts import NodeFacts
-from shared.lifecycle import repeat
+from shared.lifecycle import repeat, with_each
 from shared.records import NodeRecord
 from shared.states import Admin, Judgement, NodeState
 from shared.store import Registry
@@ -170,12 +170,21 @@ class OperatorFeed:
             watcher.tell(look)
 
     async def overview(self) -> Overview:
-        """Return all pools as they are now.
+        """Return all pools that can be read as they are now.
 
         Raises:
-            StoreUnavailable: Redis is out.
+            StoreUnavailable: None can: Redis is out.
         """
-        readings = [await self._read(pool) for pool in self._setbacks]
+        readings: list[PoolReading] = []
+
+        async def read(pool: str) -> None:
+            readings.append(await self._read(pool))
+
+        try:
+            await with_each(self._setbacks, read)
+        except StoreUnavailable:
+            if not readings:
+                raise
         return {
             "at": max(reading.facts.at_ms for reading in readings) / 1000,
             "pools": [pool_sight(reading, self._max_waiting) for reading in readings],

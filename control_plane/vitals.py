@@ -41,6 +41,7 @@ class Vitals:
         self._look = asyncio.Lock()
         self._seen: tuple[Snapshot, ...] | StoreUnavailable = ()
         self._seen_until_s = 0.0
+        self._dark: tuple[str, ...] = ()
         self._read_of: tuple[Snapshot, ...] = ()
         self._read: dict[str, dict[str, dict[str, Any]]] = {}
         """By field, what the nodes of that look say beside it."""
@@ -52,8 +53,14 @@ class Vitals:
 
     @property
     def concerns(self) -> tuple[str, ...]:
-        """What an operator should know of Redis, found at the start; it stops nobody."""
-        return self._registry.concerns
+        """What an operator should know of Redis; it stops nobody, or not everybody."""
+        unread = (f"The pool {pool} can't be read: nobody is served there." for pool in self._dark)
+        return (*self._registry.concerns, *unread)
+
+    @property
+    def dark_pools(self) -> tuple[str, ...]:
+        """Those that couldn't be read at the last look, while others could."""
+        return self._dark
 
     def leave(self) -> None:
         """Be ready no longer, whatever the deployment is."""
@@ -76,10 +83,10 @@ class Vitals:
             await asyncio.sleep(PROBE_EVERY_S - PROBE_AGAIN_S)
 
     async def snapshots(self) -> tuple[Snapshot, ...]:
-        """Return one snapshot for each pool, at most a second old.
+        """Return one snapshot for each pool that can be read, at most a second old.
 
         Raises:
-            StoreUnavailable: Redis is out; that too is remembered for a second.
+            StoreUnavailable: None can: Redis is out; that too is remembered for a second.
         """
         async with self._look:
             if time.monotonic() >= self._seen_until_s:
@@ -128,7 +135,19 @@ class Vitals:
         return told
 
     async def _take_snapshots(self) -> tuple[Snapshot, ...] | StoreUnavailable:
+        looks = [self._snapshot_of(pool) for pool in self._pools]  # at once: each may wait a second
+        found = dict(zip(self._pools, await asyncio.gather(*looks), strict=True))
+        read = tuple(one for one in found.values() if isinstance(one, Snapshot))
+        dark = tuple(pool for pool, one in found.items() if not isinstance(one, Snapshot))
+        if not read:
+            return next(one for one in found.values() if isinstance(one, StoreUnavailable))
+        if dark != self._dark:
+            _log.warning("pools_unread", pools=dark)
+        self._dark = dark
+        return read
+
+    async def _snapshot_of(self, pool: str) -> Snapshot | StoreUnavailable:
         try:
-            return tuple([await self._registry.snapshot(pool) for pool in self._pools])
+            return await self._registry.snapshot(pool)
         except StoreUnavailable as unavailable:
             return unavailable

@@ -39,7 +39,10 @@ def health_routes(
 
     async def look() -> tuple[Health, tuple[Snapshot, ...]]:
         snapshots = await _snapshots_or_none(vitals)
-        return health_of(snapshots, livekit_up=vitals.rooms_reachable), snapshots or ()
+        return health(snapshots), snapshots or ()
+
+    def health(snapshots: tuple[Snapshot, ...] | None) -> Health:
+        return health_of(snapshots, livekit_up=vitals.rooms_reachable, dark=vitals.dark_pools)
 
     def is_ready(health: Health) -> bool:
         return health["status"] != "unhealthy" and not vitals.is_leaving
@@ -90,7 +93,8 @@ def health_routes(
         """Return the numbers as Prometheus text."""
         await access.require(request, Scope.READ)
         snapshots = await _snapshots_or_none(vitals)
-        text = metrics.render(snapshots, livekit_up=vitals.rooms_reachable)
+        redis_up = snapshots is not None and not vitals.dark_pools
+        text = metrics.render(snapshots, redis_up=redis_up, livekit_up=vitals.rooms_reachable)
         return Response(text, media_type=CONTENT_TYPE)
 
     @router.get("/v1/service/metrics/json")
@@ -99,12 +103,11 @@ def health_routes(
         await access.require(request, Scope.READ)
         snapshots = await _snapshots_or_none(vitals)
         pools = metrics.look(snapshots)
-        health = health_of(snapshots, livekit_up=vitals.rooms_reachable)
         return json_answer(
             {
                 **_KIND,
                 "uptime_seconds": round(metrics.serving.uptime_s, 3),
-                "livekit": health,
+                "livekit": health(snapshots),
                 "serving": metrics.serving.told(await _plays(vitals)),
                 "pools": None if pools is None else [as_json(pool) for pool in pools],
             }
@@ -146,21 +149,23 @@ async def _capacities_or_none(vitals: Vitals) -> dict[str, dict[str, Any]] | Non
         return None
 
 
-def health_of(snapshots: tuple[Snapshot, ...] | None, *, livekit_up: bool) -> Health:
-    """Judge by one snapshot of each pool; None: Redis is out."""
+def health_of(
+    snapshots: tuple[Snapshot, ...] | None, *, livekit_up: bool, dark: tuple[str, ...] = ()
+) -> Health:
+    """Judge by one snapshot of each pool but those that are *dark*; None: Redis is out."""
     nodes = [node for pool in snapshots or () for node in pool.nodes]
     usable = [node for node in nodes if _usable(node)]
     failed = sum(_failed(node) for node in nodes)
     if snapshots is None or not livekit_up or not usable:
         status = "unhealthy"
-    elif failed or any(node.quarantined for node in nodes):
+    elif dark or failed or any(node.quarantined for node in nodes):
         status = "degraded"
     else:
         status = "healthy"
     return {
         "status": status,
         "livekit_connected": livekit_up,
-        "redis_connected": snapshots is not None,
+        "redis_connected": snapshots is not None and not dark,
         "workers_total": len(nodes),
         "workers_idle": _count(nodes, NodeState.IDLE),
         "workers_busy": _count(nodes, NodeState.BUSY),

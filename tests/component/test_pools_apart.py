@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from control_plane.app import Replica
 from control_plane.events_hub import EventsHub
 from control_plane.lines import Lines
 from control_plane.metrics import Metrics
@@ -20,8 +21,8 @@ from shared.records import OpenRequest, SessionLimits, SessionRequest
 from shared.rooms.tokens import room_metadata
 from shared.states import Reason, SessionState
 from shared.store import Registry
-from tests.support.redis_server import RawRedis
-from tests.support.replica import served, settings_for
+from tests.support.redis_server import POOL, RawRedis
+from tests.support.replica import BeginNode, served, settings_for
 from tests.support.room_service import RoomService
 from tests.support.wait import wait_until
 
@@ -140,3 +141,38 @@ async def test_the_other_pools_are_compared(
             await parts.truth_watch().check(again_after_s=0)
         told = (await api.get("/metrics")).text
         assert f'greenroom_truth_differences{{part="room",pool="{WELL}"}} 1.0' in told
+
+
+async def test_new_sessions_of_the_other_pools_are_served(
+    redis_url: str,
+    registry: Registry,
+    room_service: RoomService,
+    begin_node: BeginNode,
+    break_pool: Callable[[], None],
+) -> None:
+    """The replica stays behind its load balancer, and says which pool it can't read."""
+    settings = settings_for(redis_url, room_service.url, pool=f"{BROKEN},{POOL}")
+    await begin_node()
+    async with served(settings) as (parts, api):
+        break_pool()
+        await wait_until(lambda: _is_dark(parts), "it has looked")
+        ready = await api.get("/v1/service/ready")
+        assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+        assert ready.json()["redis_connected"] is False
+        (concern,) = [
+            text
+            for text in (await api.get("/v1/service/health")).json()["concerns"]
+            if BROKEN in text
+        ]
+        assert "nobody is served there" in concern
+        assert (await api.create(pool=POOL)).json()["status"] == "assigned"
+        numbers = (await api.get("/metrics")).text
+        assert "greenroom_redis_up 0.0" in numbers
+        assert f'pool="{POOL}"' in numbers
+        overview = await parts.feed.overview()
+        assert [pool["pool"] for pool in overview["pools"]] == [POOL]
+
+
+async def _is_dark(parts: Replica) -> bool:
+    await parts.vitals.snapshots()
+    return parts.vitals.dark_pools == (BROKEN,)

@@ -227,4 +227,4 @@ async def test_who_waits_for_the_first_time_is_counted_and_looked_at_no_more(
     await wait_until(counted, "she is counted")
     assert await looked(parts, room_service) == []
     once = b'greenroom_room_chores_total{chore="look_into_room",outcome="done"} 1.0'
-    assert once in parts.metrics.render((), livekit_up=True)
+    assert once in parts.metrics.render((), redis_up=True, livekit_up=True)

@@ -117,7 +117,8 @@ async def test_a_livekit_that_fails_is_only_logged(
     parts.chores.delete_room(session_id)
     failed = b'greenroom_room_chores_total{chore="delete_room",outcome="failed"} 1.0'
     await wait_until(
-        lambda: failed in parts.metrics.render((), livekit_up=True), "the failure is counted"
+        lambda: failed in parts.metrics.render((), redis_up=True, livekit_up=True),
+        "the failure is counted",
     )
     room_service.down = False
 

@@ -81,7 +81,7 @@ async def test_without_any_signature_it_is_refused(replica: Running) -> None:
     parts, api = replica
     assert_problem(await api.post(WEBHOOK, content=BODY), 401, "bad_webhook")
     counted = b'greenroom_webhooks_total{outcome="refused"} 1.0'
-    assert counted in parts.metrics.render((), livekit_up=True)
+    assert counted in parts.metrics.render((), redis_up=True, livekit_up=True)
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"", b"{", b"null", b'{"event": 5}'])
@@ -305,5 +305,6 @@ async def chores_done(parts: Replica, chore: str, *, outcome: str = "done") -> N
     """Wait until a chore of this kind came out so."""
     line = f'greenroom_room_chores_total{{chore="{chore}",outcome="{outcome}"}}'.encode()
     await wait_until(
-        lambda: line in parts.metrics.render((), livekit_up=True), f"{chore} is {outcome}"
+        lambda: line in parts.metrics.render((), redis_up=True, livekit_up=True),
+        f"{chore} is {outcome}",
     )

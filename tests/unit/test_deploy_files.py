@@ -90,7 +90,9 @@ def test_every_option_that_is_set_exists() -> None:
 
 def test_every_metric_that_is_asked_for_exists() -> None:
     """Alerts, the autoscaler and the pages ask for what replicas and nodes serve."""
-    served = Metrics().render((), livekit_up=True) + prometheus_client.generate_latest()
+    served = (
+        Metrics().render((), redis_up=True, livekit_up=True) + prometheus_client.generate_latest()
+    )
     names = set(re.findall(r"^# HELP (\w+) ", served.decode(), re.MULTILINE))
     histograms = re.findall(r"^# TYPE (\w+) histogram", served.decode(), re.MULTILINE)
     names |= {name + end for name in histograms for end in ("_bucket", "_count", "_sum")}
