@@ -175,16 +175,17 @@ class OperatorFeed:
         Raises:
             StoreUnavailable: None can: Redis is out.
         """
-        readings: list[PoolReading] = []
+        read: dict[str, PoolReading] = {}
 
-        async def read(pool: str) -> None:
-            readings.append(await self._read(pool))
+        async def read_one(pool: str) -> None:
+            read[pool] = await self._read(pool)
 
         try:
-            await with_each(self._setbacks, read)
+            await with_each(self._setbacks, read_one)
         except StoreUnavailable:
-            if not readings:
+            if not read:
                 raise
+        readings = [read[pool] for pool in self._setbacks if pool in read]
         return {
             "at": max(reading.facts.at_ms for reading in readings) / 1000,
             "pools": [pool_sight(reading, self._max_waiting) for reading in readings],

@@ -139,12 +139,15 @@ class Vitals:
         found = dict(zip(self._pools, await asyncio.gather(*looks), strict=True))
         read = tuple(one for one in found.values() if isinstance(one, Snapshot))
         dark = tuple(pool for pool, one in found.items() if not isinstance(one, Snapshot))
-        if not read:
-            return next(one for one in found.values() if isinstance(one, StoreUnavailable))
-        if dark != self._dark:
-            _log.warning("pools_unread", pools=dark)
-        self._dark = dark
-        return read
+        self._note_dark(dark if read else ())
+        return read or next(one for one in found.values() if isinstance(one, StoreUnavailable))
+
+    def _note_dark(self, pools: tuple[str, ...]) -> None:
+        if pools and pools != self._dark:
+            _log.warning("pools_unread", pools=pools)
+        elif self._dark and not pools:
+            _log.info("pools_unread_no_more")
+        self._dark = pools
 
     async def _snapshot_of(self, pool: str) -> Snapshot | StoreUnavailable:
         try:

@@ -117,19 +117,19 @@ async def until_available(call: Callable[[], Awaitable[T]], *, every_s: float = 
 
 
 async def with_each(items: Iterable[T], step: Callable[[T], Awaitable[None]]) -> None:
-    """Take *step* with each of *items*; one that isn't available keeps no other from it.
+    """Take *step* with all *items* at once; one that isn't available keeps no other from it.
+
+    At once, since each may wait for an answer until its time is over.
 
     Raises:
-        Unavailable: Of one at least; the last one's.
+        Unavailable: Of one at least.
+        Exception: Any other fault of a step, once all are through.
     """
-    trouble: Unavailable | None = None
-    for item in items:
-        try:
-            await step(item)
-        except Unavailable as unavailable:
-            trouble = unavailable
-    if trouble is not None:
-        raise trouble
+    outcomes = await asyncio.gather(*map(step, items), return_exceptions=True)
+    faults = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    faults.sort(key=lambda fault: isinstance(fault, Unavailable))  # the others first
+    if faults:
+        raise faults[0]
 
 
 def describe(error: BaseException) -> str:

@@ -314,11 +314,12 @@ def _check_address(url: str) -> None:
         parts = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise ValueError(f"{url!r} is no address of a server: {error}.") from None
-    if parts.scheme not in ("http", "https") or not parts.host:
+    is_whole = parts.scheme in ("http", "https") and parts.host and not url.count(" ")
+    if not is_whole or not 0 < (parts.port or 80) < 65_536:
         raise ValueError(f"{url!r} is no address of a server; it looks like http://127.0.0.1:8088.")
 
 
 def _check_for_header(name: str, value: str) -> None:
     """Refuse what no HTTP header can carry, before httpx fails at it in the middle of a call."""
-    if not (value.isascii() and value.isprintable()):
-        raise ValueError(f"{name} may hold printable ASCII characters only.")
+    if not (value.isascii() and value.isprintable() and value == value.strip()):
+        raise ValueError(f"{name} may hold printable ASCII characters only, and no space around.")

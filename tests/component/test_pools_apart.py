@@ -16,8 +16,9 @@ from control_plane.metrics import Metrics
 from control_plane.reconciler import UNKNOWN_FOR_S
 from control_plane.room_chores import RoomChores
 from control_plane.sweeper import Sweeper
+from control_plane.vitals import Vitals
 from shared.errors import StoreUnavailable
-from shared.records import OpenRequest, SessionLimits, SessionRequest
+from shared.records import OpenRequest, SessionLimits, SessionRequest, Snapshot
 from shared.rooms.tokens import room_metadata
 from shared.states import Reason, SessionState
 from shared.store import Registry
@@ -176,3 +177,44 @@ async def test_new_sessions_of_the_other_pools_are_served(
 async def _is_dark(parts: Replica) -> bool:
     await parts.vitals.snapshots()
     return parts.vitals.dark_pools == (BROKEN,)
+
+
+async def test_pools_that_hang_keep_operators_from_none_of_the_others(
+    redis_url: str,
+    registry: Registry,
+    room_service: RoomService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many: they are waited for together. Once nothing can be read, none is named."""
+    hanging = {f"hangs-{number}" for number in range(4)}
+    settings = settings_for(redis_url, room_service.url, pool=",".join((*sorted(hanging), POOL)))
+    async with served(settings) as (parts, _):
+        whole = parts.registry.snapshot
+        is_told = asyncio.Event()
+
+        async def partly(pool: str) -> Snapshot:
+            if pool not in hanging:
+                is_told.set()
+                return await whole(pool)
+            await is_told.wait()  # in a row the first one would wait for ever
+            raise StoreUnavailable(why="no answer in time")
+
+        monkeypatch.setattr(parts.registry, "snapshot", partly)
+        overview = await asyncio.wait_for(parts.feed.overview(), 20)
+        assert [pool["pool"] for pool in overview["pools"]] == [POOL]
+        is_told.clear()
+        vitals = Vitals(registry=parts.registry, rooms=parts.rooms, pools=settings.pools)
+        (snapshot,) = await asyncio.wait_for(vitals.snapshots(), 20)
+        assert (snapshot.pool, set(vitals.dark_pools)) == (POOL, hanging)
+        hanging.add(POOL)
+        is_told.set()
+        await wait_until(lambda: _is_blind(vitals), "nothing can be read")
+        assert vitals.dark_pools == ()
+
+
+async def _is_blind(vitals: Vitals) -> bool:
+    try:
+        await vitals.snapshots()
+    except StoreUnavailable:
+        return True
+    return False

@@ -193,7 +193,17 @@ async def test_a_session_is_asked_about_with_its_own_token(call: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:8088", "localhost", "ftp://127.0.0.1", "http://", "http://[::1", "http://a:b"],
+    [
+        "",
+        "127.0.0.1:8088",
+        "localhost",
+        "ftp://127.0.0.1",
+        "http://",
+        "http://[::1",
+        "http://a:b",
+        "http://a:99999",
+        "http://a b",
+    ],
 )
 def test_an_address_that_is_none_is_refused_before_any_call(url: str) -> None:
     """Instead of a quarter of a minute of tries."""
@@ -201,10 +211,10 @@ def test_an_address_that_is_none_is_refused_before_any_call(url: str) -> None:
         Greenroom(url)
 
 
-@pytest.mark.parametrize("key", ["grk_schlüssel", "grk_x\n", "grk_\x00"])
+@pytest.mark.parametrize("key", ["grk_schlüssel", "grk_x\n", "grk_\x00", "grk_x ", " "])
 async def test_a_key_that_no_header_can_carry_is_refused(key: str) -> None:
     """In a sentence that doesn't repeat it."""
-    with pytest.raises(ValueError, match=r"^api_key may hold printable ASCII characters only\.$"):
+    with pytest.raises(ValueError, match=r"^api_key may hold printable"):
         Greenroom("http://test", api_key=key)
     with pytest.raises(ValueError, match=r"^idempotency_key may hold printable"):
         await client_of(Server()).create("ada", idempotency_key=key)

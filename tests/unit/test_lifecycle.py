@@ -65,18 +65,26 @@ async def test_a_periodic_loop_survives_outages_and_faults() -> None:
 
 
 async def test_each_gets_its_turn_though_some_are_out() -> None:
-    """And whoever asked hears of it; a fault of another kind stops the round."""
+    """Nobody waits for those that hang; whoever asked hears of it, of a real fault first."""
     had: list[str] = []
+    is_over = asyncio.Event()
 
     async def step(name: str) -> None:
-        if name == "out":
-            raise StoreUnavailable(why="no connection")
+        if name == "hangs":
+            await is_over.wait()
+            raise StoreUnavailable(why="no answer in time")
+        if name == "breaks":
+            raise ZeroDivisionError
         had.append(name)
+        if name == "last":
+            is_over.set()
 
     await with_each("ab", step)
     with pytest.raises(StoreUnavailable):
-        await with_each(["c", "out", "d"], step)
-    assert had == ["a", "b", "c", "d"]
+        await with_each(["hangs", "c", "last"], step)
+    with pytest.raises(ZeroDivisionError):
+        await with_each(["hangs", "breaks", "d"], step)
+    assert had == ["a", "b", "c", "last", "d"]
 
 
 async def test_a_call_in_a_thread_brings_its_result_or_its_error_back() -> None:
