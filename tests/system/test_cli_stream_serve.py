@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AllInOne]:
     """One all-in-one for all tests that leave it usable."""
-    with all_in_one(tmp_path_factory.mktemp("stack"), "--queue-size", "3") as stack:
+    with all_in_one(tmp_path_factory.mktemp("stack"), "--queue-size", "30") as stack:
         yield stack
 
 
@@ -35,7 +35,7 @@ def test_its_address_is_printed_once_it_can_serve(running: AllInOne) -> None:
 
 def test_flags_reach_the_processes(running: AllInOne) -> None:
     """A flag of the command is a setting of the child that it belongs to."""
-    assert running.metadata()["queue_size"] == 3
+    assert running.metadata()["queue_size"] == 30
 
 
 def test_the_registry_can_be_read_without_a_redis_client(running: AllInOne) -> None:
